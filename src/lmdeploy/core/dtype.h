@@ -1,0 +1,52 @@
+// Element types: plain numbers, and the block-quantised kinds of GGUF files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace lmdeploy {
+
+/// A quantised kind stores block_size() consecutive elements of a row in block_bytes() bytes; its layouts are
+/// those of ggml (ggml-common.h, `block_q4_0` ...).
+enum class DType : uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+};
+
+/// Elements in one block: 1 for plain numbers, 32 or 256 for quantised kinds.
+int64_t block_size(DType dtype);
+/// Bytes of one block (of one element for plain numbers).
+int64_t block_bytes(DType dtype);
+/// Bytes of a row of `num_elements`, which must be a multiple of block_size().
+int64_t row_bytes(DType dtype, int64_t num_elements);
+
+inline bool is_quantized(DType dtype) { return dtype >= DType::kQ4_0; }
+inline bool is_float(DType dtype) { return dtype <= DType::kBF16; }
+
+/// "f32", "bf16", "q4_1", ...
+std::string_view to_string(DType dtype);
+/// The reverse of to_string(); nothing for an unknown name.
+std::optional<DType> dtype_from_string(std::string_view name);
+
+/// Relative rounding step of a float type (2^-p for p stored significand bits + 1): 2^-53, 2^-24, 2^-11,
+/// 2^-8.
+double epsilon(DType dtype);
+
+}  // namespace lmdeploy

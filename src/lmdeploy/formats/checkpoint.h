@@ -1,0 +1,89 @@
+// A checkpoint as the models see it: named tensors in hub naming and a config in hub form, whatever the file
+// format.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdeploy/core/json.h"
+#include "lmdeploy/core/tensor.h"
+
+namespace lmdeploy {
+
+struct TensorInfo {
+  std::string name;  // hub name: "model.layers.0.self_attn.q_proj.weight"
+  DType dtype = DType::kF32;
+  Shape shape;              // [out, in] for matrices
+  std::string file;         // path of the file that holds it
+  std::string stored_name;  // its name in that file (differs in GGUF)
+};
+
+/// Read-only; thread-safe. All headers have been checked: every view returned lies inside its file.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  /// As given to open_checkpoint().
+  const std::string& path() const { return path_; }
+  /// config.json, or what GGUF metadata say in the same words (architectures, hidden_size, rope_theta, ...;
+  /// `rope_interleaved: true` where the file's q and k rows are stored for interleaved pairs).
+  const Json& config() const { return config_; }
+  /// Where config() came from, for messages.
+  const std::string& config_path() const { return config_path_; }
+  /// generation_config.json; an empty object when there is none.
+  const Json& generation_config() const { return generation_config_; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  /// Points into the mapped file: contiguous rows.
+  virtual ConstTensorView tensor(size_t index) const = 0;
+  /// The tensor will not be read again; its pages may go.
+  virtual void drop(size_t index) const = 0;
+
+ protected:
+  std::string path_, config_path_;
+  Json config_;
+  Json generation_config_ = JsonObject();
+  std::vector<TensorInfo> tensors_;
+};
+
+/// `path`: a folder with config.json and model.safetensors (or model.safetensors.index.json and its shards),
+/// a folder with exactly one .gguf, or a .gguf file. Throws Error: kNotFound (no such path; a folder without
+/// weights: says what was looked for), kUnsupported (.bin weights, GGUF big-endian), kInvalidData (file,
+/// tensor, what was wrong).
+std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
+
+/// Typed access to a config object: every message names file, key, what was found and what was expected.
+class ConfigReader {
+ public:
+  /// Looks keys up in the first nested text config (`text_config`, `llm_config`, `language_config`) and then
+  /// at the top.
+  ConfigReader(const Json& config, std::string where);
+
+  bool has(std::string_view key) const;  // present and not null
+  int64_t get(std::string_view key, int64_t fallback) const;
+  int get(std::string_view key, int fallback) const { return static_cast<int>(get(key, int64_t{fallback})); }
+  double get(std::string_view key, double fallback) const;
+  bool get(std::string_view key, bool fallback) const;
+  std::string get(std::string_view key, const char* fallback) const;
+  int64_t require_int(std::string_view key) const;
+  /// nullptr when absent or null.
+  const Json* find(std::string_view key) const;
+  /// The first of `keys` that is present.
+  const Json* find_any(std::initializer_list<std::string_view> keys) const;
+  /// A reader for an object below, e.g. rope_scaling; throws when it is not an object.
+  ConfigReader object(std::string_view key) const;
+  /// architectures[0]; "" when absent.
+  std::string architecture() const;
+  const std::string& where() const { return where_; }
+
+ private:
+  const JsonObject* top_;
+  const JsonObject* nested_ = nullptr;
+  std::string where_;
+};
+
+/// Ids under `key` of a config: an int or a list of ints; empty when absent.
+std::vector<int> token_ids_from(const Json& config, std::string_view key, std::string_view where);
+
+}  // namespace lmdeploy

@@ -1,0 +1,64 @@
+// The engine: one thread that owns all sequences, blocks and the model, and steps a persistent batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lmdeploy/engine/request.h"
+#include "lmdeploy/kernels/kernels.h"
+#include "lmdeploy/models/model.h"
+
+namespace lmdeploy {
+
+struct EngineConfig {
+  int64_t session_len = 0;       // 0: the model's; more than the KV pool holds is cut to it with a warning
+  int64_t max_batch_size = 128;  // running sequences
+  int64_t block_len = 64;        // cache_block_seq_len
+  int64_t num_blocks = 0;        // > 0: that many; 0: from kv_memory_bytes
+  size_t kv_memory_bytes = 0;    // 0: docs/engine.md says how it is chosen
+  int64_t max_prefill_token_num = 8192;  // tokens in one step, decode tokens on top
+  int64_t num_tokens_per_iter = 0;       // 0: max_prefill_token_num
+  int64_t max_prefill_iters = 1;
+  bool enable_prefix_caching = false;
+  DType kv_dtype = DType::kF16;
+  int64_t max_queued_requests = 0;  // 0: unlimited
+};
+
+struct EngineStats {
+  int64_t total_blocks = 0, free_blocks = 0, used_blocks = 0,
+          cached_blocks = 0;  // free + used + cached == total
+  int64_t running = 0, waiting = 0, sessions = 0;
+  int64_t finished = 0, aborted = 0, failed = 0, preemptions = 0, steps = 0;
+  int64_t prompt_tokens = 0, generated_tokens = 0;
+  int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
+};
+
+/// All methods are thread-safe.
+class Engine {
+ public:
+  /// Runs `model` on a KV pool allocated from `kernels`. Both must outlive the engine.
+  Engine(Model& model, const Kernels& kernels, const EngineConfig& config);
+  ~Engine();  // close()
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Never blocks. A request that cannot be served (too long, session busy or unknown, bad ids) ends at once
+  /// with a kError output; throws Error(kClosed) after close() and Error(kResourceExhausted) when the queue
+  /// is full.
+  std::unique_ptr<RequestHandle> submit(Request request);
+  /// Forgets a session and frees its blocks; a running request of it is cancelled. Unknown ids are ignored.
+  void end_session(uint64_t session_id);
+  EngineStats stats() const;
+  /// The effective session length.
+  int64_t session_len() const;
+  const EngineConfig& config() const;
+  /// Ends all requests with kAbort, joins the thread. A second call does nothing.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lmdeploy

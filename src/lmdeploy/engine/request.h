@@ -1,0 +1,91 @@
+// What goes into the engine and what comes out: token ids, no text.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy {
+
+/// Per-request sampling. Order (docs/sampling.md): logits in f32 -> repetition penalty -> presence and
+/// frequency -> logit bias -> bad-word and min_new_tokens masks -> temperature -> top-k -> top-p -> min-p ->
+/// draw. Penalties, bias and masks act under greedy too.
+struct SamplingParams {
+  float temperature = 0;         // 0: greedy (arg-max, ties to the lowest id)
+  int top_k = 0;                 // 0: off
+  float top_p = 1;               // (0, 1]
+  float min_p = 0;               // [0, 1]
+  float repetition_penalty = 1;  // > 0; over prompt and generated ids, once per distinct id
+  float presence_penalty = 0, frequency_penalty = 0;  // over generated ids
+  std::vector<std::pair<int, float>> logit_bias;
+  std::vector<std::vector<int>> bad_words;  // the last id of an item is banned when the ids before it match
+  uint64_t seed = 0;  // draws depend on (seed, number of tokens drawn in the session) alone
+};
+
+enum class LogitsOutput { kNone, kGeneration, kAll };
+
+struct Request {
+  uint64_t session_id = 0;  // 0: a session of its own that ends with the request
+  std::vector<int> input_ids;
+  bool sequence_start = true;  // false: continue the session's history
+  bool sequence_end = true;    // false: keep the session for later requests
+  int64_t step = -1;           // >= 0: roll the session back to this many tokens first
+  SamplingParams sampling;
+  int64_t max_new_tokens = -1;  // < 0: whatever fits; clamped to the space left
+  int64_t min_new_tokens = 0;   // stop ids are masked before this many
+  std::vector<int> stop_ids;    // end the request; not part of the output unless include_stop_id
+  bool include_stop_id = false;
+  int repetition_ngram_size = 0,
+      repetition_ngram_threshold = 0;  // both > 0: stop when an n-gram repeats that often
+  int num_logprobs =
+      -1;  // >= 0: that many alternatives a token, and the chosen one, from the full distribution
+  LogitsOutput logits = LogitsOutput::kNone;
+  bool score_prompt =
+      false;  // only the sum of -log p(id[i+1] | id[..i]) over the prompt; nothing is generated
+};
+
+enum class FinishReason { kNone, kStop, kLength, kAbort, kError };
+std::string_view to_string(FinishReason reason);
+
+/// Log probabilities of one generated token.
+struct TokenLogprobs {
+  float chosen = 0;
+  std::vector<std::pair<int, float>> top;  // falling order
+};
+
+/// What became known since the last one. Outputs that a reader has not fetched are merged.
+struct RequestOutput {
+  std::vector<int> token_ids;
+  std::vector<TokenLogprobs> logprobs;          // one per token id, when asked for
+  std::vector<float> logits;                    // rows of [vocab_size], when asked for
+  int64_t prompt_tokens = 0;                    // input_ids of this request
+  int64_t cached_tokens = 0;                    // of those, taken from the prefix cache
+  int64_t generated_tokens = 0;                 // so far, in all
+  int64_t session_tokens = 0;                   // tokens the session holds after this output
+  double prompt_nll = 0;                        // score_prompt
+  FinishReason finish = FinishReason::kNone;    // set in the last output only
+  ErrorCode error_code = ErrorCode::kInternal;  // with kError
+  std::string error_message;
+};
+
+/// The caller's end of a running request. Destroying it cancels the request: its blocks are free before the
+/// next step ends. Thread-safe.
+class RequestHandle {
+ public:
+  virtual ~RequestHandle() = default;
+  /// Waits for something new; nothing after `timeout` or once the last output has been taken.
+  virtual std::optional<RequestOutput> next(std::chrono::milliseconds timeout) = 0;
+  /// The request ends with kAbort (at the latest one step later); what was generated stays in its session.
+  virtual void cancel() = 0;
+  /// `notify` is called from the engine thread whenever next() has something; it must not block.
+  virtual void set_notify(std::function<void()> notify) = 0;
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,62 @@
+// A loaded model: weights on one back end and the forward pass of a ragged step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/kernels/kernels.h"
+#include "lmdeploy/models/decoder_spec.h"
+
+namespace lmdeploy {
+
+/// One ragged step: tokens of several sequences, prompt chunks and decode tokens mixed. All arrays are in
+/// host memory.
+struct StepInput {
+  std::span<const int32_t> token_ids;    // [tokens]
+  std::span<const int32_t> query_start;  // [num_seqs + 1]
+  std::span<const int32_t>
+      kv_len;  // [num_seqs]: tokens in the cache after this step; positions follow from it
+  std::span<const int32_t> block_table;  // [num_seqs * max_blocks]
+  int64_t max_blocks = 0;
+  /// [num_seqs]: prompt length at session start, from which length-dependent rope kinds (dynamic NTK,
+  /// longrope) choose their table once for the session's life.
+  std::span<const int32_t> rope_length;
+  std::span<const int32_t> logit_rows;  // [n]: rows of the step whose logits are wanted, ascending
+};
+
+struct LoadOptions {
+  /// Largest number of tokens in one step; work buffers are allocated for it once.
+  int64_t max_step_tokens = 8192;
+  /// Largest number of logit rows in one step.
+  int64_t max_logit_rows = 512;
+  /// Called from the loading thread: bytes of the checkpoint read so far, and in all.
+  std::function<void(int64_t done, int64_t total)> progress;
+};
+
+/// forward() is called by one thread at a time; the rest is const and thread-safe.
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const DecoderSpec& spec() const = 0;
+  virtual KvLayout kv_layout(DType dtype, int64_t block_len) const = 0;
+  /// Logits [logit_rows, vocab_size] in the back end's activation dtype, valid until the next call. Keys and
+  /// values of all tokens of the step are in the cache when it returns.
+  virtual ConstTensorView forward(const StepInput& input, const KvCacheView& cache) = 0;
+  virtual size_t weight_bytes() const = 0;
+};
+
+/// Throws Error: kUnsupported (architecture not in the registry: the message lists those that are),
+/// kInvalidData (all missing, unused and mis-shaped tensors in one message). Converts tensors one by one:
+/// peak memory is the final size plus one tensor. `kernels` must outlive the model.
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& kernels,
+                                  const LoadOptions& options);
+
+/// Architecture names of the registry, sorted.
+std::vector<std::string> supported_architectures();
+
+}  // namespace lmdeploy

@@ -1,0 +1,169 @@
+// The one C++ API that Python, the command line and the server use: text in, text out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lmdeploy/core/json.h"
+#include "lmdeploy/engine/engine.h"
+#include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/tokenizer.h"
+
+namespace lmdeploy {
+
+/// Everything a pipeline is opened with. Names and meanings as LMDeploy's engine configs
+/// (docs/configuration.md).
+struct PipelineConfig {
+  std::string model_path;
+  std::string dtype = "auto";        // auto, float16, bfloat16, float32
+  std::string device_type = "auto";  // auto, cpu, cuda
+  int64_t session_len = 0;           // 0: the model's
+  int64_t max_batch_size = 128;
+  double cache_max_entry_count = 0;  // 0: default; (0, 1): share of available memory; >= 1: number of blocks
+  int64_t cache_block_seq_len = 64;
+  bool enable_prefix_caching = false;
+  int quant_policy = 0;
+  double rope_scaling_factor = 0;  // >= 1: dynamic NTK with this factor
+  int64_t max_prefill_token_num = 8192;
+  int64_t num_tokens_per_iter = 0;
+  int64_t max_prefill_iters = 1;
+  int num_threads = 0;  // 0: all CPUs this process may use
+  std::optional<ChatTemplateConfig> chat_template;
+  std::function<void(int64_t done, int64_t total)> progress;  // bytes of the checkpoint
+};
+
+/// Fields of LMDeploy's GenerationConfig that the native side needs; Python and HTTP fill it. Unset optionals
+/// mean "not given".
+struct GenerationConfig {
+  int n = 1;
+  std::optional<int64_t> max_new_tokens = 512;  // unset: what fits
+  bool do_sample = false;                       // false: greedy, whatever top_k ... say
+  float top_p = 1, min_p = 0, temperature = 0.8f;
+  int top_k = 50;
+  float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  bool ignore_eos = false;
+  std::optional<uint64_t> random_seed;  // unset: a fresh one for each request
+  std::vector<std::string> stop_words;  // text-level, added to the template's
+  std::vector<std::string> bad_words;
+  std::vector<int> stop_token_ids, bad_token_ids;
+  int64_t min_new_tokens = 0;
+  bool skip_special_tokens = true;
+  bool spaces_between_special_tokens = true;
+  bool include_stop_str_in_output = false;
+  std::optional<int> logprobs;  // top-n per token
+  LogitsOutput output_logits = LogitsOutput::kNone;
+  int repetition_ngram_size = 0, repetition_ngram_threshold = 0;
+  std::vector<std::pair<int, float>> logit_bias;
+
+  /// Throws Error(kInvalidArgument) naming the field, its value and the allowed range.
+  void validate() const;
+};
+
+/// A prompt: text (goes through the chat template unless do_preprocess is off), messages (an array of
+/// role/content objects), or ids as they are.
+using Prompt = std::variant<std::string, Json, std::vector<int>>;
+
+struct Response {
+  std::string text;
+  int64_t generate_token_len = 0, input_token_len = 0;
+  FinishReason finish_reason = FinishReason::kNone;
+  std::vector<int> token_ids;
+  std::vector<std::vector<std::pair<int, float>>>
+      logprobs;               // per token: id -> log probability, the chosen one included
+  std::vector<float> logits;  // rows of [vocab_size]
+  int64_t index = 0;          // which prompt
+  int64_t cached_tokens = 0;
+  std::optional<ErrorCode> error_code;
+  std::string error_message;
+};
+
+struct RunOptions {
+  bool do_preprocess = true;  // apply the chat template to text prompts
+  bool add_generation_prompt = true;
+  JsonObject template_extra;  // more variables for the template
+  Json tools;
+};
+
+/// One running prompt. Destroying it cancels the request. One reader at a time.
+class ResponseStream {
+ public:
+  virtual ~ResponseStream() = default;
+  /// The next piece: text and token_ids hold only what is new, lengths are totals; the last one has
+  /// finish_reason set (its text may be empty). Nothing after `timeout`, or when finished() already.
+  virtual std::optional<Response> next(std::chrono::milliseconds timeout) = 0;
+  virtual bool finished() const = 0;
+  /// The rest ends with finish_reason kAbort.
+  virtual void cancel() = 0;
+  /// As RequestHandle::set_notify.
+  virtual void set_notify(std::function<void()> notify) = 0;
+};
+
+/// A conversation whose keys and values stay in the engine between turns.
+struct ChatSession {
+  uint64_t session_id = 0;
+  int64_t step = 0;                                          // tokens that the session holds
+  std::vector<std::pair<std::string, std::string>> history;  // (prompt, answer)
+};
+
+/// Thread-safe: any number of threads may run prompts at once.
+class Pipeline {
+ public:
+  /// Loads the model. Throws Error with the path and what to do.
+  explicit Pipeline(const PipelineConfig& config);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// Starts one prompt. A prompt that does not fit gives a stream whose only piece has empty text,
+  /// finish_reason kLength and the error set. Throws Error for a malformed prompt or config, or after
+  /// close().
+  std::unique_ptr<ResponseStream> submit(const Prompt& prompt, const GenerationConfig& gen_config,
+                                         const RunOptions& options = {});
+  /// Runs all prompts together; result i belongs to prompt i. `gen_configs`: one for all or one per prompt.
+  /// With n > 1 a prompt's n results stand one after another (index is the prompt's). `poll` is called now
+  /// and then from the calling thread with the number of prompts done; when it throws, everything running is
+  /// cancelled.
+  std::vector<Response> infer(const std::vector<Prompt>& prompts,
+                              const std::vector<GenerationConfig>& gen_configs,
+                              const RunOptions& options = {},
+                              const std::function<void(size_t done)>& poll = {});
+
+  ChatSession new_session();
+  /// One turn; the session is updated when the stream has been read to its end (or cancelled: what was
+  /// generated stays). `session` must outlive the stream.
+  std::unique_ptr<ResponseStream> chat(ChatSession& session, const std::string& prompt,
+                                       const GenerationConfig& gen_config, const RunOptions& options = {});
+  void end_session(const ChatSession& session);
+
+  /// Mean negative log-likelihood per token (nats) of each id list; every list needs at least two ids.
+  std::vector<double> get_ppl(const std::vector<std::vector<int>>& input_ids);
+
+  /// The prompt text after the chat template.
+  std::string render(const Prompt& prompt, const RunOptions& options = {}) const;
+
+  Engine& engine();
+  /// nullptr for a checkpoint without tokenizer: then prompts must be ids and text stays empty.
+  std::shared_ptr<const Tokenizer> tokenizer() const;
+  std::shared_ptr<const ChatTemplate> chat_template() const;
+  const PipelineConfig& config() const;
+  const DecoderSpec& spec() const;
+  int64_t session_len() const;
+  /// Ids that end a turn: tokenizer, generation_config.json, config.json.
+  const std::vector<int>& eos_ids() const;
+
+  /// Cancels what runs, frees the engine and the weights. A second call does nothing; other calls then throw
+  /// Error(kClosed).
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lmdeploy

@@ -34,6 +34,8 @@ struct LoadOptions {
   int64_t max_step_tokens = 8192;
   /// Largest number of logit rows in one step.
   int64_t max_logit_rows = 512;
+  /// Merged over the checkpoint's config before it is read (hf_overrides); objects merge key by key.
+  JsonObject config_overrides;
   /// Called from the loading thread: bytes of the checkpoint read so far, and in all.
   std::function<void(int64_t done, int64_t total)> progress;
 };

@@ -33,7 +33,8 @@ struct PipelineConfig {
   int64_t max_prefill_token_num = 8192;
   int64_t num_tokens_per_iter = 0;
   int64_t max_prefill_iters = 1;
-  int num_threads = 0;  // 0: all CPUs this process may use
+  JsonObject hf_overrides;  // merged over config.json
+  int num_threads = 0;      // 0: all CPUs this process may use
   std::optional<ChatTemplateConfig> chat_template;
   std::function<void(int64_t done, int64_t total)> progress;  // bytes of the checkpoint
 };

@@ -48,9 +48,11 @@ struct GenerationConfig {
   float top_p = 1, min_p = 0, temperature = 0.8f;
   int top_k = 50;
   float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
-  bool ignore_eos = false;
+  bool ignore_eos = false;  // nothing but the length ends the answer: no end ids, no stop ids, no stop words
   std::optional<uint64_t> random_seed;  // unset: a fresh one for each request
-  std::vector<std::string> stop_words;  // text-level, added to the template's
+  /// Added to the template's. Found in the text, whatever the token borders; the text of one control token
+  /// ("<|im_end|>") ends the answer at that token.
+  std::vector<std::string> stop_words;
   std::vector<std::string> bad_words;
   std::vector<int> stop_token_ids, bad_token_ids;
   int64_t min_new_tokens = 0;
@@ -64,12 +66,18 @@ struct GenerationConfig {
 
   /// Throws Error(kInvalidArgument) naming the field, its value and the allowed range.
   void validate() const;
+  /// The config of choice i of n: n is 1, and a given random_seed differs from choice to choice (choice 0
+  /// keeps it).
+  GenerationConfig choice(int i) const;
 };
 
 /// A prompt: text (goes through the chat template unless do_preprocess is off), messages (an array of
 /// role/content objects), or ids as they are.
 using Prompt = std::variant<std::string, Json, std::vector<int>>;
 
+/// After a stop word in the text, token_ids (and logprobs, logits, generate_token_len) still hold the tokens
+/// that spell it, up to the one that completed it; `text` ends before it. A stop id is in neither, unless
+/// include_stop_str_in_output.
 struct Response {
   std::string text;
   int64_t generate_token_len = 0, input_token_len = 0;
@@ -110,6 +118,8 @@ struct ChatSession {
   uint64_t session_id = 0;
   int64_t step = 0;                                          // tokens that the session holds
   std::vector<std::pair<std::string, std::string>> history;  // (prompt, answer)
+  std::string system;          // opens the conversation as a system message; empty: the template's own
+  std::vector<int> token_ids;  // [step]: what the engine holds for it
 };
 
 /// Thread-safe: any number of threads may run prompts at once.
@@ -121,12 +131,13 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// Starts one prompt. A prompt that does not fit gives a stream whose only piece has empty text,
-  /// finish_reason kLength and the error set. Throws Error for a malformed prompt or config, or after
-  /// close().
+  /// Starts one prompt; gen_config.n must be 1 (see GenerationConfig::choice). A prompt that does not fit
+  /// gives a stream whose only piece has empty text, finish_reason kLength and the error set. Throws Error
+  /// for a malformed prompt or config, or after close().
   std::unique_ptr<ResponseStream> submit(const Prompt& prompt, const GenerationConfig& gen_config,
                                          const RunOptions& options = {});
   /// Runs all prompts together; result i belongs to prompt i. `gen_configs`: one for all or one per prompt.
+  /// All prompts and configs are checked before the first one starts.
   /// With n > 1 a prompt's n results stand one after another (index is the prompt's). `poll` is called now
   /// and then from the calling thread with the number of prompts done; when it throws, everything running is
   /// cancelled.
@@ -137,7 +148,9 @@ class Pipeline {
 
   ChatSession new_session();
   /// One turn; the session is updated when the stream has been read to its end (or cancelled: what was
-  /// generated stays). `session` must outlive the stream.
+  /// generated stays). `session` must outlive the stream. The whole conversation goes through the template
+  /// each time; only what the session does not hold yet is computed. Without do_preprocess the prompt's text
+  /// continues the session as it is.
   std::unique_ptr<ResponseStream> chat(ChatSession& session, const std::string& prompt,
                                        const GenerationConfig& gen_config, const RunOptions& options = {});
   void end_session(const ChatSession& session);
@@ -158,8 +171,8 @@ class Pipeline {
   /// Ids that end a turn: tokenizer, generation_config.json, config.json.
   const std::vector<int>& eos_ids() const;
 
-  /// Cancels what runs, frees the engine and the weights. A second call does nothing; other calls then throw
-  /// Error(kClosed).
+  /// Cancels what runs, frees the engine and the weights. A second call does nothing, as does end_session();
+  /// calls that need the engine then throw Error(kClosed). What describes the model stays readable.
   void close();
 
  private:

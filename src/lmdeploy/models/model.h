@@ -35,9 +35,9 @@ struct LoadOptions {
   /// Largest number of logit rows in one step.
   int64_t max_logit_rows = 512;
   /// Merged over the checkpoint's config before it is read (hf_overrides); objects merge key by key.
-  JsonObject config_overrides;
+  JsonObject config_overrides = {};
   /// Called from the loading thread: bytes of the checkpoint read so far, and in all.
-  std::function<void(int64_t done, int64_t total)> progress;
+  std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
 /// forward() is called by one thread at a time; the rest is const and thread-safe.

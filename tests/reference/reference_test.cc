@@ -1,0 +1,73 @@
+// The demo model on the CPU back end against stored values of the f64 reference on the dequantised weights.
+#include "reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy::reference {
+namespace {
+
+class DemoModel : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(demo_model()))
+      GTEST_SKIP() << "needs " << demo_model() << ": make demo fetches it";
+    kernels_ = make_cpu_kernels(std::make_shared<ThreadPool>());
+    checkpoint_ = open_checkpoint(demo_model());
+    model_ = load_model(*checkpoint_, *kernels_, {.max_step_tokens = 256, .max_logit_rows = 256});
+    tokenizer_ = Tokenizer::load(demo_model());
+    expected_ = read_json_file(data_folder() + "/smollm2_q4_1.json");
+  }
+
+  // How far a logit may be off. Each of the 2 branches of a layer adds an independent relative error to the
+  // residual stream, so errors grow as a random walk over 2 * layers steps (Higham 2002, ch. 2.8); one step
+  // costs an f32 sum of intermediate_size terms (sqrt(n) rule) and, with a 16-bit cache, the rounding of keys
+  // and values.
+  double logit_bound(double max_logit) const {
+    const DecoderSpec& spec = model_->spec();
+    const double sum = std::sqrt(static_cast<double>(spec.intermediate_size)) * epsilon(DType::kF32);
+    const double cache = GetParam() == DType::kF32 ? 0 : epsilon(GetParam());
+    return max_logit * std::sqrt(2.0 * static_cast<double>(spec.num_layers)) * (sum + cache);
+  }
+
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<Model> model_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  Json expected_;
+};
+
+TEST_P(DemoModel, GreedyTextEqualsTheReferenceUpToANearTie) {
+  int64_t compared = 0;
+  for (const Json& entry : expected_.at("prompts").as_array()) {
+    const std::string prompt(entry.at("prompt").as_string());
+    const std::vector<int> ids = prompt_ids(*tokenizer_, prompt);
+    ASSERT_EQ(JsonArray(ids.begin(), ids.end()), entry.at("prompt_ids").as_array()) << prompt;
+    const Greedy greedy = run_greedy(*model_, *kernels_, GetParam(), ids);
+    const double bound = 2 * logit_bound(entry.at("max_logit").as_double());  // both of the top two may move
+    for (size_t i = 0; i < greedy.ids.size(); ++i, ++compared) {
+      if (entry.at("gaps").at(i).to_number<double>() < bound) break;
+      ASSERT_EQ(greedy.ids[i], entry.at("ids").at(i).to_number<int>()) << prompt << ", token " << i;
+    }
+  }
+  std::printf("%lld of %zu greedy tokens compared before a near tie\n", static_cast<long long>(compared),
+              expected_.at("prompts").as_array().size() * kGreedyTokens);
+  EXPECT_GE(compared, 150);  // near ties must not swallow the test
+}
+
+TEST_P(DemoModel, PerplexityIsWithinHalfAPercent) {
+  const double want = std::exp(expected_.at("mean_nll").as_double());
+  const double got = std::exp(mean_nll(*model_, *kernels_, GetParam(), perplexity_ids(*tokenizer_)));
+  std::printf("perplexity %.5f, reference %.5f (%+.4f %%)\n", got, want, 100 * (got / want - 1));
+  EXPECT_NEAR(got, want, 0.005 * want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kv, DemoModel, testing::Values(DType::kF32, DType::kF16),
+                         [](const auto& kind) { return std::string(to_string(kind.param)); });
+
+}  // namespace
+}  // namespace lmdeploy::reference

@@ -35,7 +35,8 @@ class Checkpoint {
   /// generation_config.json; an empty object when there is none.
   const Json& generation_config() const { return generation_config_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  /// Points into the mapped file: contiguous rows.
+  /// Contiguous rows, aligned for the dtype: in the mapped file, or where a file's layout leaves the tensor
+  /// misaligned in a copy made at the first call. Valid until drop(index).
   virtual ConstTensorView tensor(size_t index) const = 0;
   /// The tensor will not be read again; its pages may go.
   virtual void drop(size_t index) const = 0;
@@ -48,21 +49,25 @@ class Checkpoint {
 };
 
 /// `path`: a folder with config.json and model.safetensors (or model.safetensors.index.json and its shards),
-/// a folder with exactly one .gguf, or a .gguf file. Throws Error: kNotFound (no such path; a folder without
-/// weights: says what was looked for), kUnsupported (.bin weights, GGUF big-endian), kInvalidData (file,
-/// tensor, what was wrong).
+/// a folder with exactly one .gguf, a .gguf file, or a .safetensors file with config.json beside it. Of a
+/// GGUF file in parts ("-00001-of-00003.gguf") all parts are read, whichever was named. Throws Error:
+/// kNotFound (no such path; a folder without weights: says what was looked for), kUnsupported (.bin weights,
+/// GGUF big-endian), kInvalidData (file, tensor, what was wrong).
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
 
 /// Typed access to a config object: every message names file, key, what was found and what was expected.
 class ConfigReader {
  public:
-  /// Looks keys up in the first nested text config (`text_config`, `llm_config`, `language_config`) and then
-  /// at the top.
+  /// Looks keys up in the first nested text config (`text_config`, `llm_config`, `language_config`,
+  /// `thinker_config`; the innermost when one holds another) and then at the top. A key that the nested
+  /// config sets to null is absent. `config` must outlive the reader.
   ConfigReader(const Json& config, std::string where);
 
   bool has(std::string_view key) const;  // present and not null
+  /// The value, or `fallback` when absent or null; another kind, a fraction where an integer is asked for, or
+  /// a value out of range is an Error(kInvalidData). 1e3 is an integer.
   int64_t get(std::string_view key, int64_t fallback) const;
-  int get(std::string_view key, int fallback) const { return static_cast<int>(get(key, int64_t{fallback})); }
+  int get(std::string_view key, int fallback) const;
   double get(std::string_view key, double fallback) const;
   bool get(std::string_view key, bool fallback) const;
   std::string get(std::string_view key, const char* fallback) const;
@@ -73,7 +78,8 @@ class ConfigReader {
   const Json* find_any(std::initializer_list<std::string_view> keys) const;
   /// A reader for an object below, e.g. rope_scaling; throws when it is not an object.
   ConfigReader object(std::string_view key) const;
-  /// architectures[0]; "" when absent.
+  /// architectures[0] of the top level (a model that nests its text config is not that text model), else the
+  /// class name in auto_map.AutoModelForCausalLM; "" when both are absent.
   std::string architecture() const;
   const std::string& where() const { return where_; }
 
@@ -83,7 +89,8 @@ class ConfigReader {
   std::string where_;
 };
 
-/// Ids under `key` of a config: an int or a list of ints; empty when absent.
+/// Ids under `key` of a config: an int or a list of ints; empty when absent. -1, which old configs write for
+/// "none", is left out.
 std::vector<int> token_ids_from(const Json& config, std::string_view key, std::string_view where);
 
 }  // namespace lmdeploy

@@ -1,0 +1,58 @@
+// The implementations behind open_checkpoint(), and what they share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdeploy/core/mapped_file.h"
+#include "lmdeploy/core/tensor.h"
+#include "lmdeploy/formats/checkpoint.h"
+
+namespace lmdeploy {
+
+/// Tensors spread over mapped files. The maker fills tensors_ and calls add_tensor() for each in the same
+/// order.
+class MappedCheckpoint : public Checkpoint {
+ public:
+  ConstTensorView tensor(size_t index) const override;
+  void drop(size_t index) const override;
+
+ protected:
+  /// Throws Error(kInvalidData) when a tensor of that name is there already. `file` must live as long as
+  /// this.
+  void add_tensor(TensorInfo info, const std::byte* data, size_t bytes, const MappedFile& file);
+
+ private:
+  struct Place {
+    std::span<const std::byte> bytes;
+    const MappedFile* file;
+  };
+  std::vector<Place> places_;  // as tensors_
+  std::map<std::string, size_t, std::less<>> by_name_;
+  mutable std::mutex copies_mutex_;
+  mutable std::map<size_t, Tensor> copies_;  // of misaligned tensors
+};
+
+/// A folder with config.json and model.safetensors or model.safetensors.index.json.
+std::unique_ptr<Checkpoint> open_hub_folder(const std::string& folder);
+/// One .safetensors file, its config.json beside it.
+std::unique_ptr<Checkpoint> open_safetensors(const std::string& path);
+/// `file`: a .gguf file, or any part of a split one. `path`: what the caller named.
+std::unique_ptr<Checkpoint> open_gguf(const std::string& path, const std::string& file);
+
+/// "model-00002-of-00005.gguf": part 2 of 5 of the stem "model".
+struct PartName {
+  std::string stem;
+  int number = 0;  // from 1
+  int count = 0;
+};
+/// Nothing when `file_name` is not the name of a part. `extension` has its dot.
+std::optional<PartName> parse_part_name(std::string_view file_name, std::string_view extension);
+std::string part_file_name(const PartName& part, int number, std::string_view extension);
+
+}  // namespace lmdeploy

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The long runs, by hand: proof.sh BUILD SECONDS MODEL. Each fuzz target runs for SECONDS with a fresh seed; then the
+# benchmark workload runs under churn for as long, and the resident size must not grow.
+set -eu
+build=$1 seconds=$2 model=$3
+seed=$(date +%s)
+echo "seed $seed, $seconds s a target"
+for fuzzer in "$build"/fuzz/*_fuzz; do
+  name=$(basename "$fuzzer" _fuzz)
+  "$fuzzer" "fuzz/seeds/$name" --seconds "$seconds" --seed "$seed"
+done
+.venv/bin/python tools/soak.py "$model" --seconds "$seconds" --seed "$seed"

@@ -1,6 +1,7 @@
 // Text to token ids and back.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,17 @@ struct EncodeOptions {
   std::optional<bool> parse_special;
 };
 
+/// Text of ids that arrive one after another: what decode() of all of them gives, in whole characters. One
+/// per stream; not thread-safe; must not outlive its tokenizer.
+class DecodeStream {
+ public:
+  virtual ~DecodeStream() = default;
+  /// Appends the text that is now certain.
+  virtual void push(int id, std::string& out) = 0;
+  /// Appends what was held back. The stream is used up.
+  virtual void finish(std::string& out) = 0;
+};
+
 /// Immutable after loading; all methods are thread-safe.
 class Tokenizer {
  public:
@@ -31,6 +43,9 @@ class Tokenizer {
   /// Text of all ids at once. Bytes that are no UTF-8 become U+FFFD. An id outside the vocabulary gives no
   /// text.
   virtual std::string decode(std::span<const int> ids, bool skip_special_tokens = true) const = 0;
+  /// decode() in steps. This default joins token_bytes(), and token_text() of special tokens; a tokenizer
+  /// whose text depends on neighbours overrides it.
+  virtual std::unique_ptr<DecodeStream> decode_stream(bool skip_special_tokens) const;
 
   /// Ids run from 0 to vocab_size() - 1, added tokens included.
   virtual int vocab_size() const = 0;
@@ -55,7 +70,9 @@ class Tokenizer {
 };
 
 /// Turns ids that arrive one after another into text, never splitting a character: joined pieces plus
-/// finish() equal Tokenizer::decode of all ids. One per stream; not thread-safe.
+/// finish() equal Tokenizer::decode of all ids. Constant work and memory per id; where the vocabulary falls
+/// back to bytes, a run of byte tokens is held until it ends, since one bad byte spoils the whole run. One
+/// per stream; moves only; not thread-safe.
 class Detokenizer {
  public:
   Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens);
@@ -66,27 +83,29 @@ class Detokenizer {
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
-  bool skip_special_tokens_;
-  std::vector<int> ids_;  // a window: tokens whose text is not settled, after some that give context
-  size_t context_ = 0;    // leading ids of the window whose text has been given out
-  std::string given_;     // decode of those
+  std::unique_ptr<DecodeStream> stream_;
 };
 
-/// Finds stop strings in a stream of text, whatever the piece borders; the earliest match in the text wins.
-/// Not thread-safe.
+/// Finds stop strings in a stream of text, whatever the piece borders: the match that begins earliest in the
+/// text wins, and the shortest of those that begin together. Empty stop words are ignored. Not thread-safe.
 class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stop_words);
   /// Returns the text that can be given out now; text that may begin a stop word is held back. After a match
   /// (stopped() true) everything from the stop word on is dropped (kept up to its end if `include_stop`).
   std::string push(std::string_view text, bool include_stop = false);
-  /// The stream ended without a match: what was held back.
+  /// The stream ended: what was held back, up to a stop word that was complete but had an unfinished one to
+  /// its left (stopped() true then).
   std::string finish();
   bool stopped() const { return stopped_; }
 
  private:
+  std::string take(bool at_end);
+
   std::vector<std::string> stop_words_;
+  std::array<bool, 256> may_begin_{};  // whether a stop word begins with this byte
   std::string held_;
+  bool include_stop_ = false;
   bool stopped_ = false;
 };
 

@@ -1,0 +1,79 @@
+#include "lmdeploy/pipeline/device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy {
+namespace {
+
+template <typename T>
+void require(bool holds, const char* field, const T& value, std::string_view expected) {
+  if (!holds) throw Error(ErrorCode::kInvalidArgument, cat(field, " is ", value, "; expected ", expected));
+}
+
+void check_device(const std::string& device_type) {
+  require(device_type == "auto" || device_type == "cpu" || device_type == "cuda", "device_type", device_type,
+          "auto, cpu or cuda");
+  if (device_type == "cuda")
+    throw Error(ErrorCode::kUnsupported,
+                "device_type cuda: this build has no CUDA back end; use device_type cpu or auto");
+}
+
+void check_quant_policy(int quant_policy) {
+  require(quant_policy == 0 || quant_policy == 4 || quant_policy == 8, "quant_policy", quant_policy,
+          "0, 4 or 8");
+  if (quant_policy != 0)
+    throw Error(ErrorCode::kUnsupported,
+                cat("not supported yet: quant_policy ", quant_policy, " (",
+                    quant_policy == 8 ? "int8" : "int4", " keys and values); use 0"));
+}
+
+}  // namespace
+
+void check_config(const PipelineConfig& config) {
+  require(!config.model_path.empty(), "model_path", "empty", "the path of a model folder or file");
+  check_device(config.device_type);
+  kv_dtype(config.dtype);
+  check_quant_policy(config.quant_policy);
+  require(config.session_len >= 0, "session_len", config.session_len, "at least 1 (or 0: the model's)");
+  require(config.max_batch_size >= 1, "max_batch_size", config.max_batch_size, "at least 1");
+  require(config.cache_max_entry_count >= 0 && std::isfinite(config.cache_max_entry_count),
+          "cache_max_entry_count", config.cache_max_entry_count,
+          "a share of memory in (0, 1), or a number of blocks");
+  require(config.cache_block_seq_len >= 1, "cache_block_seq_len", config.cache_block_seq_len, "at least 1");
+  require(config.rope_scaling_factor == 0 || config.rope_scaling_factor >= 1, "rope_scaling_factor",
+          config.rope_scaling_factor, "0 (off) or a factor of at least 1");
+  require(config.max_prefill_token_num >= 1, "max_prefill_token_num", config.max_prefill_token_num,
+          "at least 1");
+  require(config.num_tokens_per_iter >= 0, "num_tokens_per_iter", config.num_tokens_per_iter, "0 or more");
+  require(config.max_prefill_iters >= 1, "max_prefill_iters", config.max_prefill_iters, "at least 1");
+  require(config.num_threads >= 0, "num_threads", config.num_threads, "at least 1 (or 0: all CPUs)");
+}
+
+std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config) {
+  return make_cpu_kernels(std::make_shared<ThreadPool>(config.num_threads));
+}
+
+DType kv_dtype(const std::string& dtype) {
+  if (dtype == "auto" || dtype == "float16") return DType::kF16;
+  if (dtype == "bfloat16") return DType::kBF16;
+  if (dtype == "float32") return DType::kF32;
+  throw Error(ErrorCode::kInvalidArgument,
+              cat("dtype is ", dtype, "; expected auto, float16, bfloat16 or float32"));
+}
+
+size_t kv_pool_bytes(double cache_max_entry_count, const KvDemand& demand, size_t available_bytes) {
+  const auto available = static_cast<double>(available_bytes);
+  const int64_t blocks_per_session = (demand.session_len + demand.block_len - 1) / demand.block_len;
+  const double full_batch = static_cast<double>(blocks_per_session) *
+                            static_cast<double>(demand.max_batch_size) *
+                            static_cast<double>(demand.block_bytes);
+  const double wanted =
+      cache_max_entry_count > 0 ? cache_max_entry_count * available : std::min(full_batch, available / 4);
+  return std::max(static_cast<size_t>(wanted), static_cast<size_t>(demand.block_bytes));
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,111 @@
+#include "lmdeploy/pipeline/loaded_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/core/system_memory.h"
+#include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/models/model.h"
+#include "lmdeploy/pipeline/device.h"
+#include "lmdeploy/pipeline/stop_rules.h"
+
+namespace lmdeploy {
+namespace {
+
+/// nullptr when the checkpoint has none; a broken one is an error.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
+  try {
+    return Tokenizer::load(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) throw;
+    LMD_LOG(kInfo, "prompts must be token ids: ", error.what());
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const ChatTemplate> load_chat_template(const PipelineConfig& config,
+                                                       const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return nullptr;
+  return choose_chat_template(config.model_path, config.chat_template, tokenizer->chat_template(),
+                              tokenizer->bos_token(), tokenizer->eos_token());
+}
+
+/// hf_overrides over rope_scaling_factor over the checkpoint's config.
+JsonObject config_overrides(const PipelineConfig& config) {
+  JsonObject overrides;
+  if (config.rope_scaling_factor >= 1)
+    overrides["rope_scaling"] =
+        JsonObject({{"rope_type", "dynamic"}, {"factor", config.rope_scaling_factor}});
+  for (const auto& entry : config.hf_overrides) overrides.insert_or_assign(entry.key(), entry.value());
+  return overrides;
+}
+
+LoadOptions load_options(const PipelineConfig& config) {
+  LoadOptions options;
+  options.max_step_tokens =
+      std::max(config.max_prefill_token_num, config.num_tokens_per_iter) + config.max_batch_size;
+  options.max_logit_rows = std::max(options.max_logit_rows, config.max_batch_size);
+  options.config_overrides = config_overrides(config);
+  options.progress = config.progress;
+  return options;
+}
+
+EngineConfig engine_config(const PipelineConfig& config, const Model& model) {
+  EngineConfig engine;
+  engine.session_len = config.session_len > 0 ? config.session_len : model.spec().max_positions;
+  engine.max_batch_size = config.max_batch_size;
+  engine.block_len = config.cache_block_seq_len;
+  engine.max_prefill_token_num = config.max_prefill_token_num;
+  engine.num_tokens_per_iter = config.num_tokens_per_iter;
+  engine.max_prefill_iters = config.max_prefill_iters;
+  engine.enable_prefix_caching = config.enable_prefix_caching;
+  engine.kv_dtype = kv_dtype(config.dtype);
+  if (config.cache_max_entry_count >= 1) {
+    engine.num_blocks = static_cast<int64_t>(config.cache_max_entry_count);
+    return engine;
+  }
+  const KvLayout layout = model.kv_layout(engine.kv_dtype, engine.block_len);
+  const KvDemand demand = {.block_bytes = layout.block_bytes(),
+                           .block_len = engine.block_len,
+                           .session_len = engine.session_len,
+                           .max_batch_size = engine.max_batch_size};
+  engine.kv_memory_bytes =
+      kv_pool_bytes(config.cache_max_entry_count, demand, system_memory().available_bytes);
+  return engine;
+}
+
+std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint) {
+  auto runtime = std::make_shared<Runtime>();
+  runtime->kernels = make_kernels(config);
+  runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config));
+  const EngineConfig engine = engine_config(config, *runtime->model);
+  runtime->engine = std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine);
+  LMD_LOG(kInfo, "loaded ", config.model_path, ": ", runtime->model->weight_bytes() >> 20,
+          " MiB of weights on ", runtime->kernels->name(), ", KV cache ",
+          runtime->engine->stats().total_blocks, " blocks of ", engine.block_len, " tokens in ",
+          engine.kv_dtype, ", session_len ", runtime->engine->session_len());
+  return runtime;
+}
+
+}  // namespace
+
+LoadedModel load_pipeline_model(const PipelineConfig& config) {
+  check_config(config);
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model_path);
+  LoadedModel loaded;
+  ModelInfo& info = loaded.info;
+  info.config = config;
+  // The text side first: it is quick, and its errors should not come after minutes of loading weights.
+  info.tokenizer = load_tokenizer(config.model_path);
+  info.chat_template = load_chat_template(config, info.tokenizer.get());
+  loaded.runtime = load_runtime(config, *checkpoint);
+  info.spec = loaded.runtime->model->spec();
+  info.session_len = loaded.runtime->engine->session_len();
+  info.eos_ids = collect_eos_ids(checkpoint->generation_config(), info.spec.eos_ids, info.tokenizer.get(),
+                                 info.chat_template.get());
+  return loaded;
+}
+
+}  // namespace lmdeploy

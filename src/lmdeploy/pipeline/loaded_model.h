@@ -1,0 +1,39 @@
+// All that a pipeline loads: text side and engine, made in one go from a PipelineConfig.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lmdeploy/models/decoder_spec.h"
+#include "lmdeploy/pipeline/pipeline.h"
+#include "lmdeploy/pipeline/prompt_encoder.h"
+#include "lmdeploy/pipeline/request_builder.h"
+
+namespace lmdeploy {
+
+/// What stays readable after close(): small, immutable.
+struct ModelInfo {
+  PipelineConfig config;
+  std::shared_ptr<const Tokenizer> tokenizer;         // nullptr: prompts are ids
+  std::shared_ptr<const ChatTemplate> chat_template;  // nullptr without tokenizer
+  DecoderSpec spec;
+  std::vector<int> eos_ids;
+  int64_t session_len = 0;
+};
+
+/// Weights and the engine that runs on them. Members are destroyed from the last to the first.
+struct Runtime {
+  std::unique_ptr<Kernels> kernels;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Engine> engine;
+};
+
+struct LoadedModel {
+  ModelInfo info;
+  std::shared_ptr<Runtime> runtime;
+};
+
+/// Throws Error with the path and what to do.
+LoadedModel load_pipeline_model(const PipelineConfig& config);
+
+}  // namespace lmdeploy

@@ -46,26 +46,28 @@ std::string join(const std::vector<std::string>& names) {
   return out;
 }
 
+// Says what is there instead.
 [[noreturn]] void no_weights(const std::string& folder, const std::vector<std::string>& names) {
-  const auto ends_with = [](std::string_view end) {
-    return [end](const std::string& s) { return s.ends_with(end); };
-  };
-  if (std::any_of(names.begin(), names.end(), ends_with(".bin")) ||
-      std::any_of(names.begin(), names.end(), ends_with(".pth")))
+  const auto pickled = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth");
+  });
+  if (pickled != names.end())
     throw Error(ErrorCode::kUnsupported,
-                cat("open ", folder,
-                    ": its weights are pickled (.bin, .pth), which are not read; convert them to "
-                    "safetensors, e.g. with transformers: model.save_pretrained(folder)"));
+                cat("open ", folder, ": found ", *pickled,
+                    ", a pickled checkpoint, which is not read; convert it to "
+                    "safetensors, e.g. in Python with transformers: model.save_pretrained(folder)"));
   if (has(names, "consolidated.safetensors"))
     throw Error(ErrorCode::kUnsupported,
                 cat("open ", folder,
                     ": consolidated.safetensors has tensor names that are not the hub's; "
                     "model.safetensors or its shards are needed"));
-  if (std::any_of(names.begin(), names.end(), ends_with(".safetensors")))
-    throw Error(ErrorCode::kNotFound, cat("open ", folder, ": found ", join(names),
-                                          ", but neither model.safetensors nor "
-                                          "model.safetensors.index.json, which lists shards; name the "
-                                          ".safetensors file itself to open it"));
+  const auto other = std::find_if(names.begin(), names.end(),
+                                  [](const std::string& name) { return name.ends_with(".safetensors"); });
+  if (other != names.end())
+    throw Error(ErrorCode::kNotFound,
+                cat("open ", folder, ": found ", *other,
+                    ", but neither model.safetensors nor "
+                    "model.safetensors.index.json, which lists shards; to open one file, name it"));
   throw Error(ErrorCode::kNotFound,
               cat("open ", folder,
                   ": no weights; looked for model.safetensors.index.json, model.safetensors and "

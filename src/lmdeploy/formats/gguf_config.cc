@@ -50,7 +50,7 @@ class ConfigTranslator {
                        [&](const GgufTensor& tensor) { return tensor.name == name; });
   }
 
-  // A number, or an array of equal numbers. Integers are returned as they are.
+  // The one value that all items of an array have.
   template <typename T>
   T uniform(std::string_view key, const std::vector<T>& values) const {
     if (values.empty()) fail(key, "is an empty array");
@@ -64,12 +64,12 @@ class ConfigTranslator {
     fail(key, cat("is ", gguf_kind(value), ", expected an integer"));
   }
   double float_of(std::string_view key, const GgufValue& value) const {
-    if (const auto* list = std::get_if<std::vector<double>>(&value)) return uniform(key, *list);
-    if (const auto* number = std::get_if<double>(&value)) {
-      if (!std::isfinite(*number)) fail(key, "is not finite");
-      return *number;
-    }
-    return static_cast<double>(int_of(key, value));
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    const auto* number = std::get_if<double>(&value);
+    if (list == nullptr && number == nullptr) return static_cast<double>(int_of(key, value));
+    const double found = list != nullptr ? uniform(key, *list) : *number;
+    if (!std::isfinite(found)) fail(key, cat("is ", found, ", expected a finite number"));
+    return found;
   }
 
   void check_neutral(const GgufNeutralRule& rule) const {
@@ -84,6 +84,7 @@ class ConfigTranslator {
   void translate_key(const GgufConfigRule& rule) {
     const std::string key = key_of(rule.stored);
     const GgufValue* value = find(key);
+    if (value == nullptr && rule.required) fail(key, "is missing");
     if (value == nullptr) return;
     if (rule.kind == GgufConfigRule::Kind::kInt) {
       config_[rule.hub] = int_of(key, *value);
@@ -130,46 +131,48 @@ class ConfigTranslator {
     return value != nullptr && value->is_int64() ? value->get_int64() : 0;
   }
 
+  // Not a number, or not finite: an error.
   double scaling_float(std::string_view suffix, double fallback) const {
     const std::string key = key_of(suffix);
     const GgufValue* value = find(key);
     return value == nullptr ? fallback : float_of(key, *value);
   }
 
+  // As llama.cpp reads it: no type means linear, no factor (or 0) means none; older files call it
+  // scale_linear.
   void add_rope_scaling() {
     const std::string key = key_of("rope.scaling.type");
     const GgufValue* value = find(key);
-    if (value == nullptr) {
-      const double factor = scaling_float("rope.scaling.factor", 1);
-      if (factor != 1 && factor != 0) add_linear_scaling();  // older files have the factor alone
-      return;
-    }
-    const auto* type = std::get_if<std::string_view>(value);
-    if (type == nullptr) fail(key, cat("is ", gguf_kind(*value), ", expected a string"));
-    if (*type == "none") return;
-    if (*type == "linear") return add_linear_scaling();
+    const auto* type = value == nullptr ? nullptr : std::get_if<std::string_view>(value);
+    if (value != nullptr && type == nullptr) fail(key, cat("is ", gguf_kind(*value), ", expected a string"));
+    if (type == nullptr || *type == "linear") return add_linear_scaling();
     if (*type == "yarn") return add_yarn_scaling();
-    fail(key, cat("is ", quote(*type), "; supported are \"none\", \"linear\" and \"yarn\""),
-         ErrorCode::kUnsupported);
+    if (*type != "none")
+      fail(key, cat("is ", quote(*type), "; supported are \"none\", \"linear\" and \"yarn\""),
+           ErrorCode::kUnsupported);
   }
 
-  double positive_factor() const {
-    const double factor = scaling_float("rope.scaling.factor", 0);
-    if (factor <= 0) fail(key_of("rope.scaling.factor"), cat("is ", factor, ", expected a number above 0"));
+  // 0 when there is none.
+  double scaling_factor() const {
+    const double factor = scaling_float("rope.scaling.factor", scaling_float("rope.scale_linear", 0));
+    if (factor < 0) fail(key_of("rope.scaling.factor"), cat("is ", factor, ", expected a number above 0"));
     return factor;
   }
 
   void add_linear_scaling() {
-    const std::string key = key_of("rope.scaling.attn_factor");
     if (const double attention = scaling_float("rope.scaling.attn_factor", 1); attention != 1)
-      fail(key, cat("is ", attention, ", which linear scaling has no place for"), ErrorCode::kUnsupported);
-    config_["rope_scaling"] = JsonObject{{"rope_type", "linear"}, {"factor", positive_factor()}};
+      fail(key_of("rope.scaling.attn_factor"),
+           cat("is ", attention, ", which linear scaling has no place for"), ErrorCode::kUnsupported);
+    const double factor = scaling_factor();
+    if (factor != 0 && factor != 1)
+      config_["rope_scaling"] = JsonObject{{"rope_type", "linear"}, {"factor", factor}};
   }
 
   // llama.cpp multiplies cos and sin by attn_factor * (0.1 ln factor + 1) (ggml: rope_yarn); the hub's
   // attention_factor is that whole product.
   void add_yarn_scaling() {
-    const double factor = positive_factor();
+    const double factor = scaling_factor();
+    if (factor == 0) fail(key_of("rope.scaling.factor"), "is missing, expected the factor of yarn scaling");
     JsonObject scaling{{"rope_type", "yarn"}, {"factor", factor}};
     const std::string original = key_of("rope.scaling.original_context_length");
     if (const GgufValue* value = find(original))

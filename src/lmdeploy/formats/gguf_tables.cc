@@ -23,16 +23,16 @@ constexpr GgufNameRule kLlamaLayerNames[] = {
 };
 
 using Kind = GgufConfigRule::Kind;
+// Required: what llama.cpp does not read the model without.
 constexpr GgufConfigRule kLlamaConfig[] = {
-    {"context_length", "max_position_embeddings", Kind::kInt},
-    {"embedding_length", "hidden_size", Kind::kInt},
-    {"block_count", "num_hidden_layers", Kind::kInt},
-    {"feed_forward_length", "intermediate_size", Kind::kInt},
-    {"attention.head_count", "num_attention_heads", Kind::kInt},
+    {"context_length", "max_position_embeddings", Kind::kInt, true},
+    {"embedding_length", "hidden_size", Kind::kInt, true},
+    {"block_count", "num_hidden_layers", Kind::kInt, true},
+    {"feed_forward_length", "intermediate_size", Kind::kInt, true},
+    {"attention.head_count", "num_attention_heads", Kind::kInt, true},
     {"attention.head_count_kv", "num_key_value_heads", Kind::kInt},
     {"attention.key_length", "head_dim", Kind::kInt},
-    {"attention.sliding_window", "sliding_window", Kind::kInt},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::kFloat},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::kFloat, true},
     {"rope.freq_base", "rope_theta", Kind::kFloat},
     {"vocab_size", "vocab_size", Kind::kInt},
 };
@@ -45,7 +45,6 @@ constexpr GgufNeutralRule kLlamaNeutral[] = {
     {"embedding_scale", 0},
     {"attn_logit_softcapping", 0},
     {"final_logit_softcapping", 0},
-    {"rope.scale_linear", 1},
     {"rope.scaling.yarn_ext_factor", 1},
     {"rope.scaling.yarn_attn_factor", 1},
     {"rope.scaling.yarn_log_multiplier", 0},

@@ -19,6 +19,7 @@ struct GgufConfigRule {
   std::string_view stored;
   std::string_view hub;
   Kind kind;
+  bool required = false;
 };
 
 /// A metadata key that changes the model and has no counterpart: refused unless it has the neutral value.

@@ -1,7 +1,8 @@
 // write_gguf().
 #include <algorithm>
+#include <cmath>
 #include <concepts>
-#include <limits>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/gguf.h"
@@ -45,6 +46,7 @@ class HeaderWriter {
   }
   template <typename T>
   void put_value(const GgufItem& item, const std::vector<T>& values) {
+    if (item.type == GgufType::kArray) misfit(item);
     put(GgufType::kArray);
     put(item.type);
     put<uint64_t>(values.size());
@@ -60,7 +62,8 @@ class HeaderWriter {
     put_string(value);
   }
   void put_scalar(const GgufItem& item, double value) {
-    if (item.type == GgufType::kF32) return put(static_cast<float>(value));
+    if (item.type == GgufType::kF32 && std::isfinite(value) == std::isfinite(static_cast<float>(value)))
+      return put(static_cast<float>(value));
     if (item.type == GgufType::kF64) return put(value);
     misfit(item);
   }

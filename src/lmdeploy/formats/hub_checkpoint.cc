@@ -32,7 +32,8 @@ class HubCheckpoint : public MappedCheckpoint {
     path_ = path;
     config_path_ = (folder / "config.json").string();
     if (!fs::exists(config_path_))
-      throw Error(ErrorCode::kNotFound, cat("open ", path, ": no config.json in ", folder.string()));
+      throw Error(ErrorCode::kNotFound,
+                  cat("open ", path, ": no config.json beside the weights (", config_path_, ")"));
     config_ = read_object(config_path_);
     const std::string generation = (folder / "generation_config.json").string();
     if (fs::exists(generation)) generation_config_ = read_object(generation);

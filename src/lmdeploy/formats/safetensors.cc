@@ -35,12 +35,12 @@ class EntryReader {
   SafetensorsTensor read(std::span<const std::byte> data) const {
     const DType dtype = read_dtype();
     const std::vector<int64_t> dims = read_integers("shape");
-    const std::vector<int64_t> offsets = read_integers("data_offsets");
-    const std::optional<size_t> bytes = tensor_bytes(dtype, dims);
-    if (!bytes) fail(cat("has shape ", dims_to_string(dims), ": its size overflows"));
     if (dims.size() > Shape::kMaxRank)
       fail(cat("has ", dims.size(), " dimensions, at most ", Shape::kMaxRank, " are supported"),
            ErrorCode::kUnsupported);
+    const std::vector<int64_t> offsets = read_integers("data_offsets");
+    const std::optional<size_t> bytes = tensor_bytes(dtype, dims);
+    if (!bytes) fail(cat("has shape ", dims_to_string(dims), ": its size overflows"));
     if (offsets.size() != 2) fail(cat("has ", offsets.size(), " data_offsets, expected 2"));
     const auto begin = static_cast<size_t>(offsets[0]), end = static_cast<size_t>(offsets[1]);
     if (begin > end || end > data.size())

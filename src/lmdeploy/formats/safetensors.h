@@ -55,9 +55,10 @@ struct NamedTensor {
   ConstTensorView tensor;
 };
 
-/// Writes `tensors` sorted by falling element size, then name, with a header padded to 8 bytes: equal input
-/// gives equal bytes, and every tensor is aligned. The file appears under its name only when it is complete.
-/// Throws Error(kInvalidArgument) for a name given twice, kUnsupported for a quantised dtype, kIo.
+/// Writes `tensors` sorted by dtype (wide ones first), then name, with a header padded to 8 bytes, as the
+/// reference does: equal input gives equal bytes, and every tensor is aligned. The file appears under its
+/// name only when it is complete. Throws Error(kInvalidArgument) for a name given twice, kUnsupported for a
+/// quantised dtype, kIo.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        std::span<const std::pair<std::string, std::string>> metadata = {});
 

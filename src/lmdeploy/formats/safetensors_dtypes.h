@@ -1,6 +1,7 @@
 // The names safetensors headers give to element types.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +14,9 @@ namespace lmdeploy {
 std::optional<DType> dtype_of_safetensors(std::string_view name);
 /// Nothing for quantised kinds.
 std::optional<std::string_view> safetensors_name(DType dtype);
-/// "F64, F32, ...", for messages.
+/// Place among the dtypes of one file as written: 8-byte types first.
+size_t safetensors_rank(DType dtype);
+/// "I64, F64, ...", for messages.
 std::string safetensors_dtype_names();
 
 }  // namespace lmdeploy

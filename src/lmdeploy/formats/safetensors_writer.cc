@@ -19,8 +19,8 @@ std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tenso
   order.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors) order.push_back(&tensor);
   std::sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
-    return std::tuple(-block_bytes(a->tensor.dtype()), std::string_view(a->name)) <
-           std::tuple(-block_bytes(b->tensor.dtype()), std::string_view(b->name));
+    return std::tuple(safetensors_rank(a->tensor.dtype()), std::string_view(a->name)) <
+           std::tuple(safetensors_rank(b->tensor.dtype()), std::string_view(b->name));
   });
   return order;
 }

@@ -22,7 +22,7 @@ std::optional<size_t> tensor_bytes(DType dtype, std::span<const int64_t> dims) {
   }
   const int64_t cols = dims.empty() ? 1 : dims.back();
   if (cols % block_size(dtype) != 0) return std::nullopt;
-  // The blocks' bytes are at most 8 per element, so this bounds row_bytes() too.
+  // row_bytes() of one row is at most this product.
   if (__builtin_mul_overflow(numel, block_bytes(dtype), &bytes)) return std::nullopt;
   return empty ? 0 : static_cast<size_t>(bytes / block_size(dtype));
 }

@@ -12,8 +12,8 @@
 namespace lmdeploy {
 
 struct TextStreamOptions {
-  std::vector<std::string> stop_words;  // those to be found in the text
-  std::vector<int> stop_ids;            // as the engine has them, ascending
+  std::vector<std::string> stop_words = {};  // those to be found in the text
+  std::vector<int> stop_ids = {};            // as the engine has them, ascending
   bool skip_special_tokens = true;
   bool include_stop = false;   // the stop word or stop id is part of the answer
   int64_t min_new_tokens = 0;  // stop words count from this token on

@@ -18,11 +18,14 @@ struct RopeSpec {
   int64_t rotary_dim = 0;    // head_dim * partial_rotary_factor
   bool interleaved = false;  // pairs (2j, 2j+1)
   double factor = 1;
-  int64_t original_max_positions = 0;                // trained length before scaling
+  /// Trained length before scaling. Dynamic NTK and longrope change their table for sequences longer than
+  /// this.
+  int64_t original_max_positions = 0;
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
-  double beta_fast = 32, beta_slow = 1;              // yarn
+  double beta_fast = 32, beta_slow = 1;              // yarn: rotations at the two ends of the ramp
   bool truncate = true;                              // yarn: round the ramp's ends
   double attention_factor = 1;                       // yarn, longrope: multiplies cos and sin
+  double long_attention_factor = 1;                  // longrope beyond original_max_positions
   std::vector<double> short_factor, long_factor;     // longrope [rotary_dim / 2]
   std::vector<double> freq_factors;  // GGUF rope_freqs: inv_freq is divided by these [rotary_dim / 2]
 };

@@ -1,0 +1,34 @@
+// Weights by slot.
+#include "lmdeploy/models/decoder_weights.h"
+
+#include <utility>
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy {
+
+const PackedWeight& DecoderWeights::matrix(Slot slot, int64_t layer) const {
+  const Entry& entry = at(slot, layer);
+  LMD_CHECK(entry.matrix != nullptr, "slot ", static_cast<int>(slot), " of layer ", layer, " is empty");
+  return *entry.matrix;
+}
+
+std::optional<ConstTensorView> DecoderWeights::vector(Slot slot, int64_t layer) const {
+  const Entry& entry = at(slot, layer);
+  if (entry.vector.empty()) return std::nullopt;
+  return entry.vector;
+}
+
+void DecoderWeights::set_matrix(Slot slot, int64_t layer, std::unique_ptr<const PackedWeight> weight) {
+  bytes_ += weight->bytes();
+  at(slot, layer).matrix = std::move(weight);
+}
+
+void DecoderWeights::set_vector(Slot slot, int64_t layer, Tensor values) {
+  bytes_ += values.bytes();
+  at(slot, layer).vector = std::move(values);
+}
+
+void DecoderWeights::share_matrix(Slot from, Slot to) { at(to, kNoLayer).matrix = at(from, kNoLayer).matrix; }
+
+}  // namespace lmdeploy

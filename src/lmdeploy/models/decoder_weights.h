@@ -1,0 +1,53 @@
+// The weights of a loaded model, by slot.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lmdeploy/kernels/kernels.h"
+#include "lmdeploy/models/weight_rules.h"
+
+namespace lmdeploy {
+
+/// Filled by the loader, read by the forward pass. Slots outside the layers use layer kNoLayer.
+class DecoderWeights {
+ public:
+  static constexpr int64_t kNoLayer = -1;
+
+  explicit DecoderWeights(int64_t num_layers) : layers_(static_cast<size_t>(num_layers + 1)) {}
+
+  /// The slot must have been filled.
+  const PackedWeight& matrix(Slot slot, int64_t layer = kNoLayer) const;
+  /// [size] f32; nothing for a slot that this model does not have (a bias).
+  std::optional<ConstTensorView> vector(Slot slot, int64_t layer = kNoLayer) const;
+
+  void set_matrix(Slot slot, int64_t layer, std::unique_ptr<const PackedWeight> weight);
+  void set_vector(Slot slot, int64_t layer, Tensor values);
+  /// Both slots read one weight, which is counted once.
+  void share_matrix(Slot from, Slot to);
+
+  /// Memory held.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<const PackedWeight> matrix;
+    Tensor vector;
+  };
+  using Entries = std::array<Entry, kNumSlots>;
+
+  Entry& at(Slot slot, int64_t layer) {
+    return layers_[static_cast<size_t>(layer + 1)][static_cast<size_t>(slot)];
+  }
+  const Entry& at(Slot slot, int64_t layer) const {
+    return layers_[static_cast<size_t>(layer + 1)][static_cast<size_t>(slot)];
+  }
+
+  std::vector<Entries> layers_;  // [0]: outside the layers; [l + 1]: layer l
+  size_t bytes_ = 0;
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,178 @@
+// Walks the weight rules over a checkpoint's tensor list and collects everything that does not fit.
+#include "lmdeploy/models/load_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/formats/quote.h"
+#include "lmdeploy/models/decoder_weights.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr size_t kMostListed = 20;  // tensors named in each group of the message
+constexpr std::string_view kLayerMark = "{l}";
+
+bool is_per_layer(const WeightRule& rule) { return rule.name.find(kLayerMark) != std::string_view::npos; }
+
+std::string tensor_name(const WeightRule& rule, int64_t layer) {
+  std::string name(rule.name);
+  const size_t mark = name.find(kLayerMark);
+  if (mark != std::string::npos) name.replace(mark, kLayerMark.size(), cat(layer));
+  return name;
+}
+
+Shape wanted_shape(const WeightRule& rule, const DecoderSpec& spec) {
+  if (rule.cols == Dim::kNone) return {size_of(rule.rows, spec)};
+  return {size_of(rule.rows, spec), size_of(rule.cols, spec)};
+}
+
+/// One group of the message: the first few tensors and how many there are.
+class Group {
+ public:
+  explicit Group(std::string_view title) : title_(title) {}
+  void add(const std::string& text) {
+    if (count_++ < kMostListed) listed_ += cat("\n    ", text);
+  }
+  size_t count() const { return count_; }
+  std::string text() const {
+    if (count_ == 0) return "";
+    return cat("\n  ", count_, " ", title_, ":", listed_,
+               count_ > kMostListed ? cat("\n    and ", count_ - kMostListed, " more") : "");
+  }
+
+ private:
+  std::string_view title_;
+  std::string listed_;
+  size_t count_ = 0;
+};
+
+// Buffers that older exports carry along; they follow from the config. docs/models.md lists them.
+bool is_derived_buffer(std::string_view name) {
+  constexpr std::string_view kSuffixes[] = {"rotary_emb.inv_freq", ".cos_cached", ".sin_cached",
+                                            ".masked_bias",        ".attn.bias",  "rope_freqs.weight"};
+  return name.find("attention.rotary_emb") != std::string_view::npos ||
+         std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+// Layers past the last one: heads for multi-token prediction, which plain decoding does not use.
+bool is_past_last_layer(std::string_view name, std::string_view layer_prefix, int64_t num_layers) {
+  if (layer_prefix.empty() || !name.starts_with(layer_prefix)) return false;
+  name.remove_prefix(layer_prefix.size());
+  int64_t layer = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return error == std::errc() && end != name.data() + name.size() && *end == '.' && layer >= num_layers;
+}
+
+class Planner {
+ public:
+  Planner(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules)
+      : checkpoint_(checkpoint), spec_(spec), rules_(rules), used_(checkpoint.tensors().size()) {
+    for (size_t i = 0; i < used_.size(); ++i) index_.emplace(checkpoint.tensors()[i].name, i);
+  }
+
+  LoadPlan run() {
+    plan_layer(DecoderWeights::kNoLayer);
+    for (int64_t layer = 0; layer < spec_.num_layers; ++layer) plan_layer(layer);
+    classify_unused();
+    throw_problems();
+    return std::move(plan_);
+  }
+
+ private:
+  void plan_layer(int64_t layer) {
+    std::array<SlotPlan, kNumSlots> slots;
+    for (const WeightRule& rule : rules_) {
+      if (is_per_layer(rule) != (layer != DecoderWeights::kNoLayer)) continue;
+      if (rule.wanted == nullptr || rule.wanted(spec_)) plan_tensor(rule, layer, slots);
+    }
+    for (SlotPlan& slot : slots)
+      if (!slot.tensors.empty()) plan_.slots.push_back(std::move(slot));
+  }
+
+  void plan_tensor(const WeightRule& rule, int64_t layer, std::array<SlotPlan, kNumSlots>& slots) {
+    const std::string name = tensor_name(rule, layer);
+    const Shape want = wanted_shape(rule, spec_);
+    const auto found = index_.find(name);
+    if (found == index_.end()) return missing_.add(cat(name, " ", to_string(want)));
+    const TensorInfo& info = checkpoint_.tensors()[found->second];
+    used_[found->second] = true;
+    if (!(info.shape == want) || !(is_float(info.dtype) || is_quantized(info.dtype)))
+      unfit_.add(cat(name, " is ", info.dtype, " ", info.shape, ", expected a float or quantised kind ",
+                     to_string(want)));
+    SlotPlan& slot = slots[static_cast<size_t>(rule.slot)];
+    LMD_CHECK(static_cast<size_t>(rule.part) == slot.tensors.size(), "rules out of order at ", name);
+    slot.slot = rule.slot;
+    slot.layer = layer;
+    slot.is_matrix = rule.cols != Dim::kNone;
+    slot.tensors.push_back(found->second);
+  }
+
+  // A rule that the spec switches off: a tied head that was written out all the same. A bias does not count:
+  // leaving it out would change the answers.
+  bool is_tied_copy(std::string_view name) const {
+    return std::any_of(rules_.begin(), rules_.end(), [&](const WeightRule& rule) {
+      return rule.slot == Slot::kLmHead && spec_.tied_embedding && rule.name == name;
+    });
+  }
+
+  std::string_view layer_prefix() const {
+    for (const WeightRule& rule : rules_)
+      if (is_per_layer(rule)) return rule.name.substr(0, rule.name.find(kLayerMark));
+    return {};
+  }
+
+  void classify_unused() {
+    for (size_t i = 0; i < used_.size(); ++i) {
+      const std::string& name = checkpoint_.tensors()[i].name;
+      if (used_[i]) continue;
+      if (is_derived_buffer(name) || is_tied_copy(name) ||
+          is_past_last_layer(name, layer_prefix(), spec_.num_layers)) {
+        plan_.ignored.push_back(i);
+        LMD_LOG(kDebug, "load ", checkpoint_.path(), ": tensor ", quote(name), " is ignored by design");
+      } else {
+        unused_.add(cat(quote(name), " ", checkpoint_.tensors()[i].shape));
+      }
+    }
+  }
+
+  void throw_problems() const {
+    const size_t problems = missing_.count() + unused_.count() + unfit_.count();
+    if (problems == 0) return;
+    throw Error(ErrorCode::kInvalidData, cat("load ", checkpoint_.path(), ": the tensors do not fit ",
+                                             checkpoint_.config_path(), " (architecture ", spec_.architecture,
+                                             ")", missing_.text(), unused_.text(), unfit_.text()));
+  }
+
+  const Checkpoint& checkpoint_;
+  const DecoderSpec& spec_;
+  std::span<const WeightRule> rules_;
+  std::unordered_map<std::string_view, size_t> index_;
+  std::vector<bool> used_;
+  LoadPlan plan_;
+  Group missing_{"missing"};
+  Group unused_{"not used by this architecture"};
+  Group unfit_{"of another shape or kind"};
+};
+
+}  // namespace
+
+LoadPlan plan_load(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules) {
+  return Planner(checkpoint, spec, rules).run();
+}
+
+bool has_tensor_for(const Checkpoint& checkpoint, std::span<const WeightRule> rules, Slot slot) {
+  return std::any_of(rules.begin(), rules.end(), [&](const WeightRule& rule) {
+    return rule.slot == slot && std::any_of(checkpoint.tensors().begin(), checkpoint.tensors().end(),
+                                            [&](const TensorInfo& info) { return info.name == rule.name; });
+  });
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,164 @@
+// load_model(): config and overrides to a spec, rules to a plan, tensors to packed weights one slot at a
+// time.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/models/decoder_weights.h"
+#include "lmdeploy/models/load_plan.h"
+#include "lmdeploy/models/model.h"
+#include "lmdeploy/models/registry.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";  // GGUF
+
+// Objects merge key by key; anything else replaces.
+void merge_into(JsonObject& base, const JsonObject& overrides) {
+  for (const auto& [key, value] : overrides) {
+    Json& target = base[key];
+    if (target.is_object() && value.is_object())
+      merge_into(target.get_object(), value.get_object());
+    else
+      target = value;
+  }
+}
+
+Json merged_config(const Checkpoint& checkpoint, const JsonObject& overrides) {
+  Json config = checkpoint.config();
+  if (!config.is_object())
+    throw Error(ErrorCode::kInvalidData,
+                cat(checkpoint.config_path(), ": is ", json_kind(config), ", expected an object"));
+  merge_into(config.get_object(), overrides);
+  return config;
+}
+
+// Quantised hub checkpoints store packed integers under names of their own; without this check they would be
+// reported as a long list of missing tensors.
+void refuse_quantized(const ConfigReader& cfg) {
+  if (!cfg.has("quantization_config")) return;
+  const std::string method = cfg.object("quantization_config").get("quant_method", "unnamed");
+  throw Error(ErrorCode::kUnsupported,
+              cat(cfg.where(), ": quantization_config with quant_method \"", method,
+                  "\" is not supported; use the unquantised checkpoint or a GGUF file"));
+}
+
+int64_t bytes_of(const TensorInfo& info) {
+  if (info.shape.rank() == 0) return block_bytes(info.dtype);
+  return row_bytes(info.dtype, info.shape.numel());
+}
+
+// The factors that a GGUF file stores instead of naming llama3 scaling.
+std::vector<double> read_rope_factors(const Checkpoint& checkpoint, const DecoderSpec& spec) {
+  const std::vector<TensorInfo>& tensors = checkpoint.tensors();
+  const auto info = std::find_if(tensors.begin(), tensors.end(),
+                                 [](const TensorInfo& t) { return t.name == kRopeFactors; });
+  if (info == tensors.end() || spec.rope.kind == RopeSpec::Kind::kLlama3) return {};
+  const int64_t count = spec.rope.rotary_dim / 2;
+  if (!is_float(info->dtype) || !(info->shape == Shape{count}))
+    throw Error(ErrorCode::kInvalidData,
+                cat("load ", info->file, ": tensor \"", kRopeFactors, "\" is ", info->dtype, " ", info->shape,
+                    ", expected a float kind [", count, "]"));
+  const ConstTensorView view = checkpoint.tensor(static_cast<size_t>(info - tensors.begin()));
+  std::vector<double> factors;
+  for (int64_t j = 0; j < count; ++j) {
+    factors.push_back(view.at(j));
+    if (!(factors.back() > 0))
+      throw Error(ErrorCode::kInvalidData, cat("load ", info->file, ": tensor \"", kRopeFactors, "\" has ",
+                                               factors.back(), " at ", j, ", expected a number above 0"));
+  }
+  return factors;
+}
+
+// The flag decides; without an output matrix in the files the embedding serves as one either way.
+void decide_tied(const Checkpoint& checkpoint, const ModelFamily& family, DecoderSpec& spec) {
+  if (spec.tied_embedding || has_tensor_for(checkpoint, family.weights, Slot::kLmHead)) return;
+  LMD_LOG(kInfo, "load ", checkpoint.path(), ": no output matrix, the embedding is used as one");
+  spec.tied_embedding = true;
+}
+
+/// Reads the tensors of a plan into weights, one slot at a time.
+class WeightReader {
+ public:
+  WeightReader(const Checkpoint& checkpoint, const Kernels& kernels, const LoadOptions& options)
+      : checkpoint_(checkpoint), kernels_(kernels), options_(options) {
+    for (const TensorInfo& info : checkpoint.tensors()) total_bytes_ += bytes_of(info);
+  }
+
+  DecoderWeights read(const LoadPlan& plan, const DecoderSpec& spec) {
+    DecoderWeights weights(spec.num_layers);
+    report();
+    for (size_t index : plan.ignored) finish(index);
+    for (const SlotPlan& slot : plan.slots) {
+      if (slot.is_matrix)
+        weights.set_matrix(slot.slot, slot.layer, read_matrix(slot));
+      else
+        weights.set_vector(slot.slot, slot.layer, read_vector(slot));
+      for (size_t index : slot.tensors) finish(index);
+    }
+    if (spec.tied_embedding) weights.share_matrix(Slot::kEmbed, Slot::kLmHead);
+    return weights;
+  }
+
+ private:
+  std::unique_ptr<const PackedWeight> read_matrix(const SlotPlan& slot) const {
+    std::vector<ConstTensorView> parts;
+    for (size_t index : slot.tensors) parts.push_back(checkpoint_.tensor(index));
+    return kernels_.pack_weight(parts);
+  }
+
+  // Stacks the parts as f32.
+  Tensor read_vector(const SlotPlan& slot) const {
+    int64_t size = 0;
+    for (size_t index : slot.tensors) size += checkpoint_.tensors()[index].shape[0];
+    Tensor values(DType::kF32, {size}, kernels_.allocator());
+    float* out = values.span<float>().data();
+    for (size_t index : slot.tensors) {
+      const ConstTensorView part = checkpoint_.tensor(index);
+      dequantize(part.dtype(), part.data(), out, part.cols());
+      out += part.cols();
+    }
+    return values;
+  }
+
+  void finish(size_t index) {
+    checkpoint_.drop(index);
+    done_bytes_ += bytes_of(checkpoint_.tensors()[index]);
+    report();
+  }
+  void report() const {
+    if (options_.progress) options_.progress(done_bytes_, total_bytes_);
+  }
+
+  const Checkpoint& checkpoint_;
+  const Kernels& kernels_;
+  const LoadOptions& options_;
+  int64_t done_bytes_ = 0;
+  int64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& kernels,
+                                  const LoadOptions& options) {
+  const Json config = merged_config(checkpoint, options.config_overrides);
+  const ConfigReader cfg(config, checkpoint.config_path());
+  const ModelFamily& family = find_family(cfg.architecture(), checkpoint.config_path());
+  refuse_quantized(cfg);
+  DecoderSpec spec = family.read_spec(cfg);
+  spec.architecture = family.architecture;
+  spec.rope.freq_factors = read_rope_factors(checkpoint, spec);
+  decide_tied(checkpoint, family, spec);
+  const LoadPlan plan = plan_load(checkpoint, spec, family.weights);
+  if (!plan.ignored.empty())
+    LMD_LOG(kInfo, "load ", checkpoint.path(), ": ", plan.ignored.size(),
+            " tensors are ignored by design, first ", checkpoint.tensors()[plan.ignored[0]].name);
+  DecoderWeights weights = WeightReader(checkpoint, kernels, options).read(plan, spec);
+  return family.make(spec, std::move(weights), kernels, options);
+}
+
+}  // namespace lmdeploy

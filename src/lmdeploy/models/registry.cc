@@ -1,0 +1,41 @@
+// The one table of model families. A new family is a file of its own, a line in families.h and a row here.
+#include "lmdeploy/models/registry.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/models/families.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr const ModelFamily* kFamilies[] = {
+    &kLlama,
+    &kLlamaOldSpelling,
+    &kYi,
+};
+
+}  // namespace
+
+const ModelFamily& find_family(std::string_view architecture, std::string_view where) {
+  for (const ModelFamily* family : kFamilies)
+    if (family->architecture == architecture) return *family;
+  std::string supported;
+  for (const std::string& name : supported_architectures())
+    supported += cat(supported.empty() ? "" : ", ", name);
+  const std::string found = architecture.empty()
+                                ? "names no architecture (\"architectures\" is missing or empty)"
+                                : cat("architecture \"", architecture, "\" is not supported");
+  throw Error(ErrorCode::kUnsupported, cat(where, ": ", found, "; supported: ", supported));
+}
+
+std::vector<std::string> supported_architectures() {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : kFamilies) names.emplace_back(family->architecture);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,35 @@
+// Rotary position embedding: which kind a config asks for, and the table of frequencies that follows from it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lmdeploy/models/decoder_spec.h"
+
+namespace lmdeploy {
+
+class ConfigReader;
+
+/// Reads the rope keys in each of their spellings: `rope_scaling` {type | rope_type, ...} beside
+/// `rope_theta`, or `rope_parameters` {rope_type, rope_theta, ...}; a `rope_scaling` that is there wins.
+/// `config_max_positions` stands in for a missing original_max_position_embeddings. Throws Error:
+/// kUnsupported naming an unknown kind, kInvalidData naming a key that is missing or out of range.
+RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions);
+
+/// The longest sequence that the scaled model is meant for. linear, dynamic: config length * factor; yarn:
+/// original length * factor; the others write the scaled length into the config themselves.
+int64_t scaled_max_positions(const RopeSpec& spec, int64_t config_max_positions);
+
+/// Angle of position p and pair j: p * inv_freq[j]; cos and sin are multiplied by `scale`.
+struct RopeTable {
+  std::vector<double> inv_freq;  // [rotary_dim / 2]
+  double scale = 1;
+};
+
+/// The table of a session that began with a prompt of `rope_length` tokens.
+RopeTable make_rope_table(const RopeSpec& spec, int64_t rope_length);
+
+/// Lengths with equal keys have equal tables (and make_rope_table(spec, key) is that table).
+int64_t rope_table_key(const RopeSpec& spec, int64_t rope_length);
+
+}  // namespace lmdeploy

@@ -1,0 +1,72 @@
+// Builds StepInputs for a handful of sequences.
+#include "lmdeploy/models/step_runner.h"
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy {
+
+StepRunner::StepRunner(Model& model, const Kernels& kernels, const Options& options)
+    : model_(model),
+      max_blocks_((options.max_tokens + options.block_len - 1) / options.block_len),
+      sequences_(static_cast<size_t>(options.num_sequences)) {
+  cache_.layout = model.kv_layout(options.kv_dtype, options.block_len);
+  cache_.num_blocks = max_blocks_ * options.num_sequences;
+  memory_ =
+      Tensor(options.kv_dtype, {cache_.num_blocks, cache_.layout.block_elements()}, kernels.allocator());
+  cache_.data = memory_.view().data();
+}
+
+void StepRunner::start(size_t sequence, int64_t rope_length) {
+  sequences_.at(sequence) = {.rope_length = static_cast<int32_t>(rope_length)};
+}
+
+ConstTensorView StepRunner::step(std::span<const Chunk> chunks) {
+  std::vector<int32_t> ids, query_start = {0}, kv_len, block_table, rope_length, logit_rows;
+  for (const Chunk& chunk : chunks) {
+    Sequence& sequence = sequences_.at(chunk.sequence);
+    ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
+    const auto end = static_cast<int32_t>(ids.size());
+    sequence.length += static_cast<int32_t>(chunk.ids.size());
+    LMD_CHECK(sequence.length <= max_blocks_ * cache_.layout.block_len, sequence.length, " tokens");
+    query_start.push_back(end);
+    kv_len.push_back(sequence.length);
+    rope_length.push_back(sequence.rope_length);
+    // Blocks of the sequences alternate and fall: neighbours in a sequence are not neighbours in memory.
+    for (int64_t b = 0; b < max_blocks_; ++b) {
+      const int64_t rank = b * static_cast<int64_t>(sequences_.size()) + static_cast<int64_t>(chunk.sequence);
+      block_table.push_back(static_cast<int32_t>(cache_.num_blocks - 1 - rank));
+    }
+    for (int64_t row = end - chunk.num_logits; row < end; ++row)
+      logit_rows.push_back(static_cast<int32_t>(row));
+  }
+  StepInput input;
+  input.token_ids = ids;
+  input.query_start = query_start;
+  input.kv_len = kv_len;
+  input.block_table = block_table;
+  input.max_blocks = max_blocks_;
+  input.rope_length = rope_length;
+  input.logit_rows = logit_rows;
+  return model_.forward(input, cache_);
+}
+
+std::vector<int> StepRunner::greedy(size_t sequence, std::span<const int> prompt, int64_t count) {
+  start(sequence, static_cast<int64_t>(prompt.size()));
+  std::vector<int> ids;
+  std::span<const int> next = prompt;
+  while (static_cast<int64_t>(ids.size()) < count) {
+    const Chunk chunk = {.sequence = sequence, .ids = next};
+    ids.push_back(argmax(step({&chunk, 1}), 0));
+    next = {&ids.back(), 1};
+  }
+  return ids;
+}
+
+int argmax(ConstTensorView rows, int64_t row) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < rows.cols(); ++i)
+    if (rows.at(row, i) > rows.at(row, best)) best = i;
+  return static_cast<int>(best);
+}
+
+}  // namespace lmdeploy

@@ -1,5 +1,6 @@
 #include "lmdeploy/core/log.h"
 
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -9,6 +10,8 @@
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 namespace lmdeploy {
 namespace {
@@ -16,12 +19,14 @@ namespace {
 constexpr std::array kLevels = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                 spdlog::level::err, spdlog::level::critical};
 constexpr size_t kMaxRememberedWarnings = 1000;
+constexpr const char* kPattern = "%Y-%m-%d %H:%M:%S,%e - %n - %^%l%$ - %v";
+constexpr const char* kPatternWithPid = "%Y-%m-%d %H:%M:%S,%e - %n - %P - %^%l%$ - %v";
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made =
         std::make_shared<spdlog::logger>("lmdeploy", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-    made->set_pattern("%Y-%m-%d %H:%M:%S,%e - %n - %^%l%$ - %v");
+    made->set_pattern(kPattern);
     made->set_level(spdlog::level::warn);
     made->flush_on(spdlog::level::debug);
     return made;
@@ -54,6 +59,22 @@ LogLevel log_level_from_string(std::string_view name) {
 }
 
 void set_log_level(LogLevel level) { logger().set_level(spd_level(level)); }
+
+void configure_log(const LogOptions& options) {
+  using spdlog::color_mode;
+  const color_mode mode = options.color == LogColor::kAuto     ? color_mode::automatic
+                          : options.color == LogColor::kAlways ? color_mode::always
+                                                               : color_mode::never;
+  std::vector<spdlog::sink_ptr> sinks = {std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode)};
+  try {
+    if (!options.file.empty())
+      sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file));
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error(ErrorCode::kIo, cat("log file ", options.file, ": ", error.what()));
+  }
+  logger().sinks() = std::move(sinks);
+  logger().set_pattern(options.with_pid ? kPatternWithPid : kPattern);
+}
 
 bool log_enabled(LogLevel level) { return logger().should_log(spd_level(level)); }
 

@@ -14,6 +14,15 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
 /// Error(kInvalidArgument) that lists them.
 LogLevel log_level_from_string(std::string_view name);
 void set_log_level(LogLevel level);
+
+enum class LogColor { kAuto, kAlways, kNever };  // auto: when standard error is a terminal
+struct LogOptions {
+  LogColor color = LogColor::kAuto;
+  std::string file;       // also write there, appending; empty: no file
+  bool with_pid = false;  // add the process id to each line
+};
+/// Once, before other threads log. Throws Error(kIo) when the file cannot be opened.
+void configure_log(const LogOptions& options);
 bool log_enabled(LogLevel level);
 /// Thread-safe. Identical warnings are printed once.
 void log_message(LogLevel level, const std::string& message);

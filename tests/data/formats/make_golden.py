@@ -103,6 +103,28 @@ def write_gguf(path: pathlib.Path, order: gguf.GGUFEndian, kinds: list) -> None:
     writer.close()
 
 
+def write_llama_seed(path: pathlib.Path) -> None:
+    """A complete model description, so that mutated inputs reach its translation into a config."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(3)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length([4])
+    writer.add_head_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(2)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(4.0)
+    writer.add_eos_token_id(2)
+    writer.add_token_list(["a", "b"])
+    for name in ("token_embd.weight", "blk.0.attn_q.weight"):
+        writer.add_tensor(name, np.arange(6, dtype=np.float32).reshape(2, 3))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main() -> None:
     write_safetensors(HERE / "golden.safetensors")
     write_gguf(HERE / "golden.gguf", gguf.GGUFEndian.LITTLE, GGUF)
@@ -110,6 +132,7 @@ def main() -> None:
     for name in ("safetensors", "gguf"):
         (SEEDS / name).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(HERE / f"golden.{name}", SEEDS / name / f"golden.{name}")
+    write_llama_seed(SEEDS / "gguf" / "llama.gguf")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,10 @@ class Kernels {
   virtual Allocator& allocator() const = 0;
   /// Dtype of hidden states and logits: f32 on the CPU, f64 in the reference.
   virtual DType activation_dtype() const = 0;
+  /// Whether activations may have `dtype`: activation_dtype() alone, but any float type in the reference.
+  virtual bool takes_activation(DType dtype) const { return dtype == activation_dtype(); }
+  /// Whether the KV cache may hold `dtype`.
+  virtual bool takes_kv_dtype(DType dtype) const = 0;
   virtual ThreadPool& threads() const = 0;
 
   /// Stacks `parts` ([rows_i, cols], each any float or quantised kind, contiguous rows) into one weight. The

@@ -1,0 +1,348 @@
+// attention and kv_write against the reference.
+#include <numeric>
+
+#include "lmdeploy/kernels/testing.h"
+
+namespace lmdeploy {
+namespace {
+
+struct Sequence {
+  int64_t kv_len;
+  int64_t rows;  // of this step
+};
+
+struct AttentionCase {
+  const char* name;
+  std::vector<Sequence> sequences;
+  int64_t num_heads = 2;
+  int64_t num_kv_heads = 1;
+  int64_t head_dim = 16;
+  int64_t block_len = 16;
+  int64_t padding = 0;  // between rows of q and out
+  uint64_t seed = 1;
+};
+
+int64_t blocks_for(int64_t tokens, int64_t block_len) { return (tokens + block_len - 1) / block_len; }
+
+// A cache in which each sequence's blocks are scattered, all memory outside its tokens is NaN, and K and V
+// were written by the reference.
+class Cache {
+ public:
+  Cache(const AttentionCase& c, DType dtype) : c_(c) {
+    view_.layout = {.dtype = dtype,
+                    .num_layers = 2,
+                    .num_kv_heads = c.num_kv_heads,
+                    .head_dim = c.head_dim,
+                    .block_len = c.block_len};
+    int64_t most = 1;
+    for (const Sequence& s : c.sequences) {
+      view_.num_blocks += blocks_for(s.kv_len, c.block_len);
+      most = std::max(most, blocks_for(s.kv_len, c.block_len));
+    }
+    memory_ = Tensor(DType::kU8, {std::max<int64_t>(1, view_.num_blocks) * view_.layout.block_bytes()});
+    std::memset(memory_.view().data(), 0xff, memory_.bytes());  // NaN in every float type
+    view_.data = memory_.view().data();
+    table_ = Tensor(DType::kI32, {static_cast<int64_t>(c.sequences.size()), most + 1});
+    deal_blocks();
+  }
+
+  const KvCacheView& view() const { return view_; }
+  ConstTensorView table() const { return table_; }
+  int64_t slot(int64_t sequence, int64_t position) const {
+    const int64_t block = table_.view().row<int32_t>(sequence)[position / c_.block_len];
+    return block * c_.block_len + position % c_.block_len;
+  }
+
+ private:
+  void deal_blocks() {
+    std::vector<int32_t> order(static_cast<size_t>(view_.num_blocks));
+    std::iota(order.begin(), order.end(), 0);
+    Rng rng(c_.seed + 100);
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+    size_t next = 0;
+    for (size_t s = 0; s < c_.sequences.size(); ++s) {
+      int32_t* row = table_.view().row<int32_t>(static_cast<int64_t>(s));
+      std::fill(row, row + table_.dim(1), -1);  // entries past the sequence are not looked at
+      for (int64_t b = 0; b < blocks_for(c_.sequences[s].kv_len, c_.block_len); ++b) row[b] = order[next++];
+    }
+  }
+
+  AttentionCase c_;
+  KvCacheView view_;
+  Tensor memory_;
+  Tensor table_;
+};
+
+// Queries, keys and values of all tokens of all sequences, keys and values in the cache.
+struct Problem {
+  AttentionCase c;
+  Cache cache;
+  std::vector<TestTensor> q;  // one per sequence: the rows of all its kv_len tokens
+
+  Problem(const AttentionCase& with, DType dtype) : c(with), cache(with, dtype) {
+    Rng rng(c.seed);
+    for (size_t s = 0; s < c.sequences.size(); ++s) {
+      const int64_t tokens = c.sequences[s].kv_len;
+      q.push_back(random_tensor(rng, DType::kF32, tokens, c.num_heads * c.head_dim));
+      const TestTensor k = random_tensor(rng, DType::kF32, tokens, c.num_kv_heads * c.head_dim);
+      const TestTensor v = random_tensor(rng, DType::kF32, tokens, c.num_kv_heads * c.head_dim);
+      std::vector<int64_t> slots;
+      for (int64_t t = 0; t < tokens; ++t) slots.push_back(cache.slot(static_cast<int64_t>(s), t));
+      ref_kernels().kv_write(cache.view(), 1, k, v, index_tensor(DType::kI64, slots));
+    }
+  }
+
+  AttentionOptions options() const {
+    return {.scale = 1 / std::sqrt(static_cast<float>(c.head_dim)), .layer = 1, .num_heads = c.num_heads};
+  }
+
+  // The given sequences as one step, each with its last `rows` of its first `kv_len` tokens.
+  TestTensor run(const Kernels& kernels, DType out_dtype, const std::vector<size_t>& which,
+                 const std::vector<Sequence>& lengths) const {
+    std::vector<int64_t> start = {0}, kv_len;
+    for (const Sequence& s : lengths) {
+      start.push_back(start.back() + s.rows);
+      kv_len.push_back(s.kv_len);
+    }
+    const int64_t cols = c.num_heads * c.head_dim;
+    TestTensor rows(DType::kF32, start.back(), cols, c.padding),
+        out(out_dtype, start.back(), cols, c.padding);
+    const Tensor table(DType::kI32, {static_cast<int64_t>(which.size()), cache.table().cols()});
+    for (size_t i = 0; i < which.size(); ++i) {
+      for (int64_t r = 0; r < lengths[i].rows; ++r)
+        std::memcpy(rows.view().row_data(start[i] + r),
+                    q[which[i]].view().row_data(lengths[i].kv_len - lengths[i].rows + r),
+                    static_cast<size_t>(cols) * 4);
+      std::memcpy(table.view().row_data(static_cast<int64_t>(i)),
+                  cache.table().row_data(static_cast<int64_t>(which[i])),
+                  static_cast<size_t>(table.dim(1)) * 4);
+    }
+    const Tensor query_start = index_tensor(DType::kI32, start), lens = index_tensor(DType::kI32, kv_len);
+    kernels.attention(out, rows, cache.view(), {query_start, lens, table}, options());
+    out.expect_padding_untouched();
+    return out;
+  }
+
+  TestTensor run_all(const Kernels& kernels, DType out_dtype) const {
+    std::vector<size_t> which(c.sequences.size());
+    std::iota(which.begin(), which.end(), size_t{0});
+    return run(kernels, out_dtype, which, c.sequences);
+  }
+};
+
+const AttentionCase kCases[] = {
+    {.name = "one_key", .sequences = {{1, 1}}},
+    {.name = "no_rows", .sequences = {{7, 0}}},
+    {.name = "decode_below_tile", .sequences = {{63, 1}}, .num_heads = 3},
+    {.name = "decode_at_tile", .sequences = {{64, 1}}},
+    {.name = "decode_above_tile", .sequences = {{65, 1}}, .num_heads = 4, .num_kv_heads = 2},
+    {.name = "odd_head_and_blocks",
+     .sequences = {{71, 5}},
+     .num_heads = 6,
+     .num_kv_heads = 2,
+     .head_dim = 13,
+     .block_len = 7,
+     .padding = 3},
+    {.name = "head_dim_1", .sequences = {{5, 3}}, .head_dim = 1, .block_len = 1},
+    {.name = "head_dim_40", .sequences = {{20, 20}}, .head_dim = 40},
+    {.name = "prefill", .sequences = {{130, 130}}, .num_heads = 3, .num_kv_heads = 3},
+    {.name = "chunk", .sequences = {{200, 37}}, .num_heads = 7, .block_len = 64},
+    {.name = "below_span", .sequences = {{511, 2}}},
+    {.name = "at_span", .sequences = {{512, 1}}},
+    {.name = "above_span", .sequences = {{513, 3}}},
+    {.name = "two_spans_two_sequences",
+     .sequences = {{1100, 1}, {530, 40}},
+     .num_heads = 4,
+     .num_kv_heads = 2},
+    {.name = "ragged",
+     .sequences = {{1, 1}, {40, 0}, {90, 90}, {33, 1}, {77, 12}},
+     .num_heads = 9,
+     .num_kv_heads = 3,
+     .head_dim = 64,
+     .block_len = 64,
+     .padding = 16},  // SmolLM2-135M's heads
+    {.name = "many_heads_on_one", .sequences = {{40, 2}}, .num_heads = 130, .head_dim = 8},
+    {.name = "head_dim_128", .sequences = {{70, 3}}, .num_heads = 4, .num_kv_heads = 2, .head_dim = 128},
+};
+
+class AttentionTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType, AttentionCase>> {};
+
+// Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two
+// roundings a term, sqrt rule), scaled; its error, and that of exp, is relative in the weight, and the
+// weighted sum and the sum of weights have n terms each.
+TEST_P(AttentionTest, MatchesReference) {
+  const auto& [isa, dtype, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const Problem problem(c, dtype);
+  const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+  const TestTensor got = problem.run_all(cpu_kernels(isa), DType::kF32);
+  const double d = static_cast<double>(c.head_dim);
+  const double score = 9 * d / std::sqrt(d) * (2 * std::sqrt(d) + 4);
+  int64_t keys = 1;
+  for (const Sequence& s : c.sequences) keys = std::max(keys, s.kv_len);
+  const double limit = 3 * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
+  expect_close(got, want, [&](int64_t, int64_t, double) { return limit; });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas),
+                                            ::testing::Values(DType::kF32, DType::kF16, DType::kBF16),
+                                            ::testing::ValuesIn(kCases)),
+                         [](const auto& test) {
+                           const AttentionCase& c = std::get<2>(test.param);
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_", c.name,
+                                      "_seed", c.seed);
+                         });
+
+class AttentionIsaTest : public ::testing::TestWithParam<CpuIsa> {
+ protected:
+  const AttentionCase case_ = {.name = "equal",
+                               .sequences = {{1060, 1060}, {517, 1}, {60, 60}},
+                               .num_heads = 6,
+                               .num_kv_heads = 2,
+                               .head_dim = 24,
+                               .block_len = 32};
+};
+
+// The seam's promise: a row's bits depend neither on how its prompt was cut into steps nor on the other
+// sequences.
+TEST_P(AttentionIsaTest, ChunksEqualOneStep) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Problem problem(case_, DType::kF16);
+  const Kernels& kernels = cpu_kernels(GetParam());
+  const TestTensor whole = problem.run(kernels, DType::kF32, {0}, {{1060, 1060}});
+  for (const int64_t chunk : {1, 7, 64, 500, 777}) {
+    SCOPED_TRACE(cat("chunks of ", chunk));
+    const int64_t first = chunk == 1 ? 1000 : 0;  // single tokens: the last ones only, to save time
+    for (int64_t t = first; t < 1060; t += chunk) {
+      const int64_t n = std::min<int64_t>(chunk, 1060 - t);
+      const TestTensor part = problem.run(kernels, DType::kF32, {0}, {{t + n, n}});
+      expect_bit_equal(part.view(), whole.view().slice_rows(t, n));
+    }
+  }
+}
+
+TEST_P(AttentionIsaTest, AloneEqualsBesideOthers) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Problem problem(case_, DType::kBF16);
+  const Kernels& kernels = cpu_kernels(GetParam());
+  const TestTensor all = problem.run_all(kernels, DType::kF32);
+  int64_t row = 0;
+  for (size_t s = 0; s < case_.sequences.size(); ++s) {
+    const TestTensor alone = problem.run(kernels, DType::kF32, {s}, {case_.sequences[s]});
+    expect_bit_equal(alone.view(), all.view().slice_rows(row, case_.sequences[s].rows));
+    row += case_.sequences[s].rows;
+  }
+}
+
+TEST_P(AttentionIsaTest, ThreadsDoNotChangeBits) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Problem problem(case_, DType::kF32);
+  for (const int num_threads : {1, 16}) {
+    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), GetParam());
+    expect_bit_equal(problem.run_all(*kernels, DType::kF32).view(),
+                     problem.run_all(cpu_kernels(GetParam()), DType::kF32).view());
+  }
+}
+
+// A broken model's keys: rows before them are clean, rows after them are NaN, nothing else is touched.
+TEST_P(AttentionIsaTest, NaNAndInfinityDoNotReachEarlierRows) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Kernels& kernels = cpu_kernels(GetParam());
+  const AttentionCase c = {.name = "nan", .sequences = {{80, 80}}, .head_dim = 8};
+  const Problem clean(c, DType::kF32), broken(c, DType::kF32);
+  Rng rng(1);
+  const TestTensor k = random_tensor(rng, DType::kF32, 2, 8), v = random_tensor(rng, DType::kF32, 2, 8);
+  for (int64_t d = 0; d < 8; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
+  const Tensor slots = index_tensor(DType::kI64, {broken.cache.slot(0, 50), broken.cache.slot(0, 40)});
+  ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
+  const TestTensor want = clean.run_all(kernels, DType::kF32), got = broken.run_all(kernels, DType::kF32);
+  expect_bit_equal(got.view().slice_rows(0, 40), want.view().slice_rows(0, 40));
+  EXPECT_FALSE(std::isfinite(got.at(40, 0)));
+  EXPECT_TRUE(std::isnan(got.at(50, 0)));
+}
+
+// A score of -inf is a weight of 0, also when a whole tile of keys has it.
+TEST_P(AttentionIsaTest, MinusInfinityScoresWeighNothing) {
+  LMD_REQUIRE_ISA(GetParam());
+  const AttentionCase c = {.name = "inf", .sequences = {{130, 1}}, .num_heads = 1, .head_dim = 1};
+  const Problem problem(c, DType::kF32);
+  problem.q[0].view().set(129, 0, 1);
+  const TestTensor minus_inf(DType::kF32, 70, 1), v(DType::kF32, 70, 1);
+  std::vector<int64_t> slots;
+  for (int64_t t = 0; t < 70; ++t) {
+    minus_inf.view().set(t, 0, -HUGE_VAL);
+    v.view().set(t, 0, 5);
+    slots.push_back(problem.cache.slot(0, t));
+  }
+  ref_kernels().kv_write(problem.cache.view(), 1, minus_inf, v, index_tensor(DType::kI64, slots));
+  const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+  const TestTensor got = problem.run_all(cpu_kernels(GetParam()), DType::kF32);
+  ASSERT_TRUE(std::isfinite(want.at(0, 0)));
+  EXPECT_NEAR(got.at(0, 0), want.at(0, 0), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionIsaTest, ::testing::ValuesIn(kAllIsas),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
+
+class KvWriteTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType>> {};
+
+// The same bytes as the reference, which rounds f32 to the cache's dtype once; everything else stays as it
+// was.
+TEST_P(KvWriteTest, IsBitEqualToReference) {
+  const auto& [isa, dtype] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  Rng rng(31);
+  for (const int64_t head_dim : {1, 5, 16, 19, 64}) {
+    KvCacheView view = {
+        .layout = {.dtype = dtype, .num_layers = 3, .num_kv_heads = 2, .head_dim = head_dim, .block_len = 5},
+        .num_blocks = 4};
+    const Tensor want(DType::kU8, {4 * view.layout.block_bytes()}),
+        got(DType::kU8, {4 * view.layout.block_bytes()});
+    std::memset(want.view().data(), 0x5a, want.bytes());
+    std::memset(got.view().data(), 0x5a, got.bytes());
+    const TestTensor k = random_tensor(rng, DType::kF32, 6, 2 * head_dim, Fill::kOrdinary, 3);
+    const TestTensor v = random_tensor(rng, DType::kF32, 6, 2 * head_dim);
+    // Subnormal in f16, out of its range, ties, zeros and infinities.
+    const double odd[] = {1e-7,     -3e-8, 65519.9,     65520,     1e30,  -0.0,
+                          HUGE_VAL, 2049,  1 + 0x1p-11, 0x1.018p0, 6.1e-5};
+    for (int64_t i = 0; i < 11; ++i) k.view().set(i % 6, i % (2 * head_dim), odd[i]);
+    const Tensor slots = index_tensor(DType::kI64, {0, 19, 4, 5, 13, 7});
+    view.data = want.view().data();
+    ref_kernels().kv_write(view, 1, k, v, slots);
+    view.data = got.view().data();
+    cpu_kernels(isa).kv_write(view, 1, k, v, slots);
+    EXPECT_EQ(std::memcmp(got.view().data(), want.view().data(), want.bytes()), 0) << "head_dim " << head_dim;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, KvWriteTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas),
+                                            ::testing::Values(DType::kF32, DType::kF16, DType::kBF16)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
+
+// The reference against a hand-made softmax: layout, causal mask, grouping and scale.
+TEST(RefAttention, TwoTokensTwoHeads) {
+  KvCacheView view = {
+      .layout = {.dtype = DType::kF64, .num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .block_len = 1},
+      .num_blocks = 2};
+  const Tensor memory(DType::kF64, {view.layout.block_elements() * 2});
+  view.data = memory.view().data();
+  const TestTensor k(DType::kF64, 2, 1), v(DType::kF64, 2, 1), q(DType::kF64, 2, 2), out(DType::kF64, 2, 2);
+  k.view().set(0, 0, 1), k.view().set(1, 0, 2), v.view().set(0, 0, 10), v.view().set(1, 0, 20);
+  for (int64_t t = 0; t < 2; ++t) q.view().set(t, 0, 0), q.view().set(t, 1, std::log(3.0));
+  ref_kernels().kv_write(view, 0, k, v, index_tensor(DType::kI64, {1, 0}));
+  Tensor table(DType::kI32, {1, 2});
+  table.span<int32_t>()[0] = 1;
+  table.span<int32_t>()[1] = 0;
+  const Tensor start = index_tensor(DType::kI32, {0, 2}), kv_len = index_tensor(DType::kI32, {2});
+  ref_kernels().attention(out, q, view, {start, kv_len, table}, {.scale = 1, .layer = 0, .num_heads = 2});
+  EXPECT_NEAR(out.at(0, 0), 10, 1e-12);                  // sees itself only
+  EXPECT_NEAR(out.at(1, 0), 15, 1e-12);                  // equal scores
+  EXPECT_NEAR(out.at(1, 1), (10 + 3 * 20) / 4.0, 1e-9);  // weights 3^1 : 3^2
+}
+
+}  // namespace
+}  // namespace lmdeploy

@@ -1,0 +1,175 @@
+// Kernels::attention on the CPU: work is cut by sequence, kv head and tile of query rows; where that gives
+// too few tasks for the threads, by spans of keys too. Spans are counted from key 0 and merged in order in
+// both cases: a row's result is the same however the work was cut.
+#include <algorithm>
+
+#include "lmdeploy/kernels/checks.h"
+#include "lmdeploy/kernels/cpu/cpu_kernels.h"
+
+namespace lmdeploy::cpu {
+namespace {
+
+/// Query rows (token, head) of one task: enough to pay for the decoding of a tile of keys, few enough that
+/// their state stays in the cache.
+constexpr int64_t kTaskQueries = 96;
+
+/// The state of an online softmax for the queries of a task.
+struct State {
+  float* max;     // [queries]
+  float* sum;     // [queries]
+  float* values;  // [queries][value_stride]
+
+  State(float* memory, int64_t queries) : max(memory), sum(memory + queries), values(sum + queries) {}
+  static int64_t floats(int64_t queries, int64_t head_dim) { return queries * (2 + value_stride(head_dim)); }
+};
+
+/// The arguments of one call.
+struct AttentionCall {
+  const IsaOps& ops;
+  TensorView out;
+  ConstTensorView q;
+  const KvCacheView& cache;
+  const AttentionBatch& batch;
+  AttentionOptions options;
+
+  int64_t head_dim() const { return cache.layout.head_dim; }
+  int64_t group() const { return options.num_heads / cache.layout.num_kv_heads; }
+  int64_t rows_per_task() const { return std::max<int64_t>(1, kTaskQueries / group()); }
+  int64_t queries(const AttentionTask& task) const { return task.num_rows * group(); }
+  int64_t state_floats() const { return State::floats(rows_per_task() * group(), head_dim()); }
+  /// Memory of a thread: packed queries, scratch of the span kernel, then two states.
+  int64_t query_floats() const { return rows_per_task() * group() * head_dim(); }
+  int64_t thread_floats() const {
+    return query_floats() + attention_scratch(head_dim()) + 2 * state_floats();
+  }
+
+  void plan(std::vector<AttentionTask>& tasks) const;
+  void run_span(const AttentionTask& task, int64_t span, const State& state, float* thread_memory) const;
+  void merge(const AttentionTask& task, int64_t span, const State& total, const State& other) const;
+  void finish(const AttentionTask& task, const State& state) const;
+  /// All spans of a task, one after the other.
+  void run_task(const AttentionTask& task, float* thread_memory) const;
+};
+
+void AttentionCall::plan(std::vector<AttentionTask>& tasks) const {
+  tasks.clear();
+  int64_t spans = 0;
+  const auto* query_start = batch.query_start.row<int32_t>(0);
+  for (int64_t s = 0; s < batch.kv_len.cols(); ++s) {
+    const int64_t end = query_start[s + 1];
+    for (int64_t head = 0; head < cache.layout.num_kv_heads; ++head) {
+      for (int64_t row = query_start[s]; row < end; row += rows_per_task()) {
+        tasks.push_back({.sequence = s,
+                         .kv_head = head,
+                         .first_row = row,
+                         .num_rows = std::min(rows_per_task(), end - row),
+                         .first_keys = batch.kv_len.row<int32_t>(0)[s] - (end - row) + 1,
+                         .first_span = spans});
+        spans += tasks.back().num_spans();
+      }
+    }
+  }
+}
+
+void AttentionCall::run_span(const AttentionTask& task, int64_t span, const State& state,
+                             float* thread_memory) const {
+  const KvLayout& l = cache.layout;
+  const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
+  const std::byte* k = cache.data + (options.layer * 2 * l.num_kv_heads + task.kv_head) * head_bytes;
+  const float* first_q = q.row<float>(task.first_row) + task.kv_head * group() * head_dim();
+  ops.pack_queries(thread_memory, first_q, q.row_stride_bytes() / static_cast<int64_t>(sizeof(float)),
+                   group(), queries(task), head_dim());
+  ops.attention_span({.kind = kind_of(l.dtype),
+                      .k = k,
+                      .v = k + l.num_kv_heads * head_bytes,
+                      .block_bytes = l.block_bytes(),
+                      .block_table = batch.block_table.row<int32_t>(task.sequence),
+                      .block_len = l.block_len,
+                      .head_dim = head_dim(),
+                      .first_key = span * kSpanKeys,
+                      .end_key = std::min((span + 1) * kSpanKeys, task.first_keys + task.num_rows - 1),
+                      .num_queries = queries(task),
+                      .q = thread_memory,
+                      .group = group(),
+                      .first_keys = task.first_keys,
+                      .scale = options.scale,
+                      .max = state.max,
+                      .sum = state.sum,
+                      .values = state.values,
+                      .scratch = thread_memory + query_floats()});
+}
+
+void AttentionCall::merge(const AttentionTask& task, int64_t span, const State& total,
+                          const State& other) const {
+  const int64_t stride = value_stride(head_dim());
+  for (int64_t i = 0; i < queries(task); ++i) {
+    if (task.first_keys + i / group() <= span * kSpanKeys) continue;  // sees nothing of this span
+    ops.merge_spans(total.max + i, total.sum + i, total.values + i * stride, other.max[i], other.sum[i],
+                    other.values + i * stride, head_dim());
+  }
+}
+
+void AttentionCall::finish(const AttentionTask& task, const State& state) const {
+  for (int64_t i = 0; i < queries(task); ++i) {
+    float* row = out.row<float>(task.first_row + i / group());
+    const int64_t head = task.kv_head * group() + i % group();
+    ops.finish_row(row + head * head_dim(), state.values + i * value_stride(head_dim()), state.sum[i],
+                   head_dim());
+  }
+}
+
+void AttentionCall::run_task(const AttentionTask& task, float* thread_memory) const {
+  float* states = thread_memory + query_floats() + attention_scratch(head_dim());
+  const State total(states, queries(task));
+  const State other(states + state_floats(), queries(task));
+  run_span(task, 0, total, thread_memory);
+  for (int64_t span = 1; span < task.num_spans(); ++span) {
+    run_span(task, span, other, thread_memory);
+    merge(task, span, total, other);
+  }
+  finish(task, total);
+}
+
+}  // namespace
+
+void CpuKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache,
+                              const AttentionBatch& batch, AttentionOptions options) const {
+  checks::attention_values(cache, batch, q.rows());
+  const AttentionCall call = {ops_, out, q, cache, batch, options};
+  std::vector<AttentionTask>& tasks = attention_tasks_;
+  call.plan(tasks);
+  const auto num_tasks = static_cast<int64_t>(tasks.size());
+  const auto memory = [&](int worker) {
+    return thread_scratch_[static_cast<size_t>(worker)].floats(call.thread_floats());
+  };
+  const int64_t num_spans = tasks.back().first_span + tasks.back().num_spans();
+  if (num_tasks >= 4 * threads_->num_threads() || num_spans == num_tasks) {
+    for_pieces(num_tasks, 1, [&](int worker, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) call.run_task(tasks[static_cast<size_t>(i)], memory(worker));
+    });
+    return;
+  }
+  float* states = shared_scratch_.floats(num_spans * call.state_floats());
+  const auto state = [&](const AttentionTask& task, int64_t span) {
+    return State(states + (task.first_span + span) * call.state_floats(), call.queries(task));
+  };
+  for_pieces(num_spans, 1, [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const AttentionTask& task =
+          *(std::upper_bound(tasks.begin(), tasks.end(), i,
+                             [](int64_t span, const AttentionTask& t) { return span < t.first_span; }) -
+            1);
+      call.run_span(task, i - task.first_span, state(task, i - task.first_span), memory(worker));
+    }
+  });
+  for_pieces(num_tasks, 1, [&](int, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const AttentionTask& task = tasks[static_cast<size_t>(i)];
+      for (int64_t span = 1; span < task.num_spans(); ++span)
+        call.merge(task, span, state(task, 0), state(task, span));
+      call.finish(task, state(task, 0));
+    }
+  });
+}
+
+}  // namespace lmdeploy::cpu

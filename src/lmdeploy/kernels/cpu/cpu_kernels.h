@@ -1,0 +1,85 @@
+// The CPU back end: f32 activations; weights in panels; threads outside, instruction sets inside (isa.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lmdeploy/core/allocator.h"
+#include "lmdeploy/kernels/cpu/isa.h"
+#include "lmdeploy/kernels/cpu/packed_weight.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy::cpu {
+
+/// Memory that is kept from call to call and only ever grows.
+class Scratch {
+ public:
+  /// At least `count` uninitialised floats, 64-byte aligned; what was there before is lost.
+  float* floats(int64_t count);
+
+ private:
+  Buffer buffer_;
+};
+
+/// Attention of rows [first_row, first_row + num_rows) of one sequence and the query heads of one kv head.
+struct AttentionTask {
+  int64_t sequence;
+  int64_t kv_head;
+  int64_t first_row;
+  int64_t num_rows;
+  int64_t first_keys;  // that the first row sees; each next row sees one more
+  int64_t first_span;  // spans of the tasks before this one
+
+  int64_t num_spans() const { return (first_keys + num_rows - 1 + kSpanKeys - 1) / kSpanKeys; }
+};
+
+class CpuKernels final : public Kernels {
+ public:
+  CpuKernels(std::shared_ptr<ThreadPool> threads, CpuIsa isa, const IsaOps& ops);
+
+  std::string name() const override;
+  Allocator& allocator() const override { return host_allocator(); }
+  DType activation_dtype() const override { return DType::kF32; }
+  bool takes_kv_dtype(DType dtype) const override { return is_float(dtype) && dtype != DType::kF64; }
+  ThreadPool& threads() const override { return *threads_; }
+  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
+
+ private:
+  void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
+  void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
+                 std::optional<ConstTensorView> bias) const override;
+  void do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                   NormOptions options) const override;
+  void do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                       NormOptions options) const override;
+  void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
+                     ConstTensorView scale, ConstTensorView table_idx) const override;
+  void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
+  void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
+                   ConstTensorView slots) const override;
+  void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
+                    AttentionOptions options) const override;
+  void do_silu_mul(TensorView out, ConstTensorView x) const override;
+  void do_add(TensorView out, ConstTensorView a, ConstTensorView b) const override;
+  void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
+
+  /// body(worker, begin, end) on pieces of [0, count), dealt dynamically to the threads; at least `grain`
+  /// items a piece. A worker runs one piece at a time, so that thread_scratch_[worker] is its own.
+  void for_pieces(int64_t count, int64_t grain,
+                  FunctionRef<void(int worker, int64_t begin, int64_t end)> body) const;
+  /// body(row) for each row of `cols` elements; threads only when there is enough to do.
+  void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
+
+  std::shared_ptr<ThreadPool> threads_;
+  CpuIsa isa_;
+  const IsaOps& ops_;
+  // One thread at a time uses a Kernels object: scratch needs no lock.
+  mutable std::vector<Scratch> thread_scratch_;
+  mutable Scratch shared_scratch_;
+  mutable std::vector<AttentionTask> attention_tasks_;
+};
+
+/// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
+const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight);
+
+}  // namespace lmdeploy::cpu

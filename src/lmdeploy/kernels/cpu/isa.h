@@ -1,0 +1,119 @@
+// What one instruction set offers to the CPU back end: a table of functions on plain pointers. Tensors,
+// checks and threads stay outside, so that no template or inline function of the standard library is compiled
+// with instructions that the processor may lack (the linker keeps one copy of such a function for the whole
+// program).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lmdeploy::cpu {
+
+/// Kinds of packed weights and of cache elements, a DType for ISA code.
+enum class Kind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
+
+/// Columns that linear() sums before it adds to the total: part of the order of the sum. Quantised kinds sum
+/// their scale groups first.
+constexpr int64_t kColumnBlock = 256;
+/// Scale groups of 32 columns, for the sums that min terms are multiplied with.
+constexpr int64_t kSumGroup = 32;
+
+/// The tokens of one linear() call, rearranged for the micro-kernel. Tile i of n holds tokens [i * tokens /
+/// n, (i + 1) * tokens / n); a tile of T tokens that begins at token b is [cols][T] at x + b * cols.
+struct PackedTokens {
+  float* x;     // [tokens * cols]
+  float* sums;  // [tokens * (cols / kSumGroup)], tiles of [group][T]
+  int64_t tokens;
+  int64_t cols;
+  int64_t num_tiles;
+};
+
+/// One range of panels of one part of a weight.
+struct LinearRange {
+  Kind kind;
+  const std::byte* panels;
+  int64_t panel_bytes;
+  int64_t num_panels;
+  PackedTokens tokens;
+  const float* bias;   // of the range's first row; nullptr: none
+  float* out;          // [tokens, rows], at the range's first row
+  int64_t out_stride;  // floats
+  int64_t rows;        // that exist; the last panel may be padded
+  float* scratch;      // kLinearScratch floats of this thread, 64-byte aligned
+};
+/// A decoded panel of kColumnBlock columns, its scales and mins, and the totals of kPanelChunk panels.
+constexpr int64_t kTokenChunk = 128;
+constexpr int64_t kPanelChunk = 8;
+constexpr int64_t kLinearScratch =
+    16 * (kColumnBlock + 2 * kColumnBlock / 16 + kPanelChunk * (kTokenChunk + 16));
+
+/// Attention of some rows of one sequence and the query heads of one kv head over the keys [first_key,
+/// end_key): the running maximum, sum and weighted values of an online softmax.
+struct AttentionSpan {
+  Kind kind;           // of the cache
+  const std::byte* k;  // this layer's and head's keys in block 0
+  const std::byte* v;
+  int64_t block_bytes;         // from a block to the next
+  const int32_t* block_table;  // of the sequence
+  int64_t block_len;
+  int64_t head_dim;
+  int64_t first_key;  // a multiple of kSpanKeys
+  int64_t end_key;    // at most first_key + kSpanKeys
+  int64_t num_queries;
+  const float* q;      // packed by pack_queries
+  int64_t group;       // queries of one token, one after the other
+  int64_t first_keys;  // query i sees keys [0, first_keys + i / group)
+  float scale;
+  float* max;      // [num_queries]
+  float* sum;      // [num_queries]
+  float* values;   // [num_queries][value_stride(head_dim)]
+  float* scratch;  // attention_scratch(head_dim) floats of this thread
+};
+/// Keys are taken in tiles and the tiles in spans, both counted from key 0 of the sequence: the order of a
+/// row's sums depends on nothing else.
+constexpr int64_t kTileKeys = 64;
+constexpr int64_t kSpanKeys = 512;
+constexpr int64_t value_stride(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+/// K of a tile by dimension, V of a tile, the scores of a token tile of at most 16.
+constexpr int64_t attention_scratch(int64_t head_dim) {
+  return kTileKeys * (head_dim + value_stride(head_dim)) + 16 * kTileKeys;
+}
+
+struct IsaOps {
+  int64_t token_tile;  // tokens in a full register tile
+
+  /// Fills the tiles [first_tile, end_tile) of `packed` from rows of x, `stride` floats apart.
+  void (*pack_tokens)(const PackedTokens& packed, bool with_sums, const float* x, int64_t stride,
+                      int64_t first_tile, int64_t end_tile);
+  void (*linear)(const LinearRange& range);
+
+  /// Packs the queries of num_queries / group tokens, `stride` floats apart, for attention_span:
+  /// num_queries * head_dim floats.
+  void (*pack_queries)(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,
+                       int64_t head_dim);
+  void (*attention_span)(const AttentionSpan& span);
+  /// Merges a later span's state into (max, sum, values) of one query.
+  void (*merge_spans)(float* max, float* sum, float* values, float other_max, float other_sum,
+                      const float* other_values, int64_t head_dim);
+  void (*finish_row)(float* out, const float* values, float sum, int64_t head_dim);
+
+  void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps, float offset);
+  void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
+  void (*add)(float* out, const float* a, const float* b, int64_t n);
+  /// One token: `heads` heads of head_dim, `half` pairs each.
+  void (*rope)(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
+  /// f32 to an f32, f16 or bf16 row.
+  void (*store_row)(Kind kind, std::byte* dst, const float* src, int64_t n);
+};
+
+namespace portable {
+const IsaOps& ops();
+}
+namespace avx2 {
+const IsaOps& ops();
+}
+namespace avx512 {
+const IsaOps& ops();
+}
+
+}  // namespace lmdeploy::cpu

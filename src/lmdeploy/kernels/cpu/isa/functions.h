@@ -1,0 +1,25 @@
+// The entries of IsaOps that one instruction set's files define for its table.
+#pragma once
+
+#include "lmdeploy/kernels/cpu/isa.h"
+
+namespace lmdeploy::cpu::LMDEPLOY_ISA {
+
+void pack_tokens(const PackedTokens& packed, bool with_sums, const float* x, int64_t stride,
+                 int64_t first_tile, int64_t end_tile);
+void linear(const LinearRange& range);
+
+void pack_queries(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,
+                  int64_t head_dim);
+void attention_span(const AttentionSpan& span);
+void merge_spans(float* max, float* sum, float* values, float other_max, float other_sum,
+                 const float* other_values, int64_t head_dim);
+void finish_row(float* out, const float* values, float sum, int64_t head_dim);
+
+void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps, float offset);
+void silu_mul(float* out, const float* gate, const float* up, int64_t n);
+void add(float* out, const float* a, const float* b, int64_t n);
+void rope(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
+void store_row(Kind kind, std::byte* dst, const float* src, int64_t n);
+
+}  // namespace lmdeploy::cpu::LMDEPLOY_ISA

@@ -1,0 +1,279 @@
+// Vectors of the instruction set that a translation unit is compiled for. Only for cpu/isa/: everything here
+// has internal linkage and is inlined, so that nothing compiled for one instruction set is ever linked into
+// another. LMDEPLOY_ISA names the namespace (portable, avx2, avx512), LMDEPLOY_ISA_LEVEL is 0, 1 or 2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if LMDEPLOY_ISA_LEVEL > 0
+#include <immintrin.h>
+#endif
+
+#define LMD_INLINE inline __attribute__((always_inline))
+
+namespace lmdeploy::cpu::LMDEPLOY_ISA {
+namespace {
+
+#if LMDEPLOY_ISA_LEVEL == 2
+constexpr int kLanes = 16;
+#elif LMDEPLOY_ISA_LEVEL == 1
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+// The compiler's own vectors: arithmetic, comparison and shifts are operators.
+typedef float VecF __attribute__((vector_size(4 * kLanes)));
+typedef int32_t VecI __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t VecU __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t VecU16 __attribute__((vector_size(2 * kLanes)));
+typedef uint8_t VecU8 __attribute__((vector_size(kLanes)));
+typedef int8_t VecI8 __attribute__((vector_size(kLanes)));
+
+template <typename V, typename T>
+LMD_INLINE V load_as(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof(V));
+  return v;
+}
+template <typename V, typename T>
+LMD_INLINE void store_as(T* p, V v) {
+  __builtin_memcpy(p, &v, sizeof(V));
+}
+template <typename V, typename T>
+LMD_INLINE V bit_cast_to(T value) {
+  static_assert(sizeof(V) == sizeof(T));
+  V v;
+  __builtin_memcpy(&v, &value, sizeof(V));
+  return v;
+}
+
+LMD_INLINE VecF splat(float x) { return x - VecF{}; }  // x - 0 is x, -0 and NaN included
+LMD_INLINE VecF load(const float* p) { return load_as<VecF>(p); }
+/// Lanes from `n` on are 0 and not read.
+LMD_INLINE VecF load(const float* p, int64_t n) {
+  if (n >= kLanes) return load(p);
+  VecF v{};
+  for (int i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
+LMD_INLINE void store(float* p, VecF v) { store_as(p, v); }
+LMD_INLINE void store(float* p, VecF v, int64_t n) {
+  if (n >= kLanes) return store(p, v);
+  for (int i = 0; i < n; ++i) p[i] = v[i];
+}
+
+/// a * b + c; rounded once where the instruction set can.
+LMD_INLINE VecF fma(VecF a, VecF b, VecF c) {
+#if LMDEPLOY_ISA_LEVEL == 2
+  return _mm512_fmadd_ps(a, b, c);
+#elif LMDEPLOY_ISA_LEVEL == 1
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+LMD_INLINE VecI lane_index() {
+  VecI v;
+  for (int i = 0; i < kLanes; ++i) v[i] = i;
+  return v;
+}
+/// NaN in `a` gives b, NaN in `b` gives b.
+LMD_INLINE VecF larger(VecF a, VecF b) { return a > b ? a : b; }
+
+/// The upper half folded onto the lower until one lane is left: a fixed order.
+LMD_INLINE float reduce_add(VecF v) {
+  float lanes[kLanes];
+  store(lanes, v);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  return lanes[0];
+}
+LMD_INLINE float reduce_max(VecF v) {
+  float most = v[0];
+  for (int i = 1; i < kLanes; ++i) most = v[i] > most ? v[i] : most;
+  return most;
+}
+
+LMD_INLINE VecF to_f32(VecI v) { return __builtin_convertvector(v, VecF); }
+LMD_INLINE VecF bf16_to_f32(VecU16 v) { return bit_cast_to<VecF>(__builtin_convertvector(v, VecU) << 16); }
+
+LMD_INLINE VecF f16_to_f32(VecU16 v) {
+#if LMDEPLOY_ISA_LEVEL == 2
+  return _mm512_maskz_cvtph_ps(0xffff, bit_cast_to<__m256i>(v));  // unmasked, GCC 12 warns (PR 105593)
+#elif LMDEPLOY_ISA_LEVEL == 1
+  return _mm256_cvtph_ps(bit_cast_to<__m128i>(v));
+#else
+  const VecU h = __builtin_convertvector(v, VecU);
+  const VecU sign = (h & 0x8000u) << 16;
+  // Moving the exponent by a multiplication makes subnormals right; infinity and NaN get theirs by hand.
+  VecU bits = bit_cast_to<VecU>(bit_cast_to<VecF>((h & 0x7fffu) << 13) * 0x1p112f);
+  bits |= bit_cast_to<VecU>((h & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+  return bit_cast_to<VecF>(bits | sign);
+#endif
+}
+
+LMD_INLINE VecU16 f32_to_bf16(VecF v) {
+  const VecU bits = bit_cast_to<VecU>(v);
+  const VecU is_nan = bit_cast_to<VecU>((bits & 0x7fffffffu) > 0x7f800000u);
+  const VecU rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const VecU quiet = (bits >> 16) | 0x40u;
+  return __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), VecU16);
+}
+
+LMD_INLINE VecU16 f32_to_f16(VecF v) {
+#if LMDEPLOY_ISA_LEVEL == 2
+  return bit_cast_to<VecU16>(_mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT));
+#elif LMDEPLOY_ISA_LEVEL == 1
+  return bit_cast_to<VecU16>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  const VecU bits = bit_cast_to<VecU>(v);
+  const VecU magnitude = bits & 0x7fffffffu;
+  const VecU normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  // Below 2^-14 the result is subnormal: adding 0.5 lets the FPU round at 2^-24.
+  const VecU tiny = bit_cast_to<VecU>(bit_cast_to<VecF>(magnitude) + 0.5f) - 0x3f000000u;
+  const VecU is_tiny = bit_cast_to<VecU>(magnitude < 0x38800000u);
+  const VecU is_big = bit_cast_to<VecU>(magnitude >= 0x477ff000u);
+  const VecU is_nan = bit_cast_to<VecU>(magnitude > 0x7f800000u);
+  const VecU big = 0x7c00u | (is_nan & 0x200u);
+  const VecU half = (is_tiny & tiny) | (is_big & big) | (~(is_tiny | is_big) & normal);
+  return __builtin_convertvector(half | ((bits >> 16) & 0x8000u), VecU16);
+#endif
+}
+
+/// e^x within 2 units in the last place; 0 below -104 (so -inf gives 0), inf above 88.73, NaN stays NaN.
+LMD_INLINE VecF exp(VecF x) {
+  x = x < -104.0f ? splat(-104.0f) : x;
+  x = x > 89.0f ? splat(89.0f) : x;
+  // x = n ln 2 + r with |r| <= ln 2 / 2; adding 1.5 * 2^23 rounds n to an integer.
+  const VecF shifted = fma(x, splat(0x1.715476p+0f), splat(0x1.8p23f));
+  const VecF n = shifted - 0x1.8p23f;
+  VecF r = fma(n, splat(-0x1.62e4p-1f), x);  // ln 2 in two parts: the first times n is exact
+  r = fma(n, splat(-0x1.7f7d1cp-20f), r);
+  VecF p = splat(1.0f / 5040);  // Taylor's series; the next term is below 2^-27
+  p = fma(p, r, splat(1.0f / 720));
+  p = fma(p, r, splat(1.0f / 120));
+  p = fma(p, r, splat(1.0f / 24));
+  p = fma(p, r, splat(1.0f / 6));
+  p = fma(p, r, splat(0.5f));
+  p = fma(p, r, splat(1.0f));
+  p = fma(p, r, splat(1.0f));
+  // 2^n in two halves, for results that are subnormal or overflow.
+  const VecI exponent = bit_cast_to<VecI>(shifted) - 0x4b400000;
+  const VecI half = exponent >> 1;
+  const VecF low = bit_cast_to<VecF>((half + 127) << 23);
+  const VecF high = bit_cast_to<VecF>((exponent - half + 127) << 23);
+  return p * low * high;
+}
+
+// ---- sixteen values, one per row of a panel
+
+constexpr int kVecs = 16 / kLanes;
+
+struct Row16 {
+  VecF v[kVecs];
+};
+struct Word16 {
+  VecU v[kVecs];
+};
+
+LMD_INLINE Row16 load16(const float* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = load(p + i * kLanes);
+  return r;
+}
+LMD_INLINE void store16(float* p, const Row16& r) {
+  for (int i = 0; i < kVecs; ++i) store(p + i * kLanes, r.v[i]);
+}
+LMD_INLINE Word16 load_words(const std::byte* p) {
+  Word16 w;
+  for (int i = 0; i < kVecs; ++i) w.v[i] = load_as<VecU>(p + i * 4 * kLanes);
+  return w;
+}
+LMD_INLINE Row16 load16_f16(const std::byte* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = f16_to_f32(load_as<VecU16>(p + i * 2 * kLanes));
+  return r;
+}
+LMD_INLINE Row16 load16_bf16(const std::byte* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = bf16_to_f32(load_as<VecU16>(p + i * 2 * kLanes));
+  return r;
+}
+LMD_INLINE Row16 load16_i8(const std::byte* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i)
+    r.v[i] = to_f32(__builtin_convertvector(load_as<VecI8>(p + i * kLanes), VecI));
+  return r;
+}
+LMD_INLINE Row16 load16_u8(const std::byte* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i)
+    r.v[i] = to_f32(__builtin_convertvector(load_as<VecU8>(p + i * kLanes), VecI));
+  return r;
+}
+LMD_INLINE Row16 operator*(const Row16& a, const Row16& b) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = a.v[i] * b.v[i];
+  return r;
+}
+LMD_INLINE Row16 operator+(const Row16& a, const Row16& b) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = a.v[i] + b.v[i];
+  return r;
+}
+/// sum += a * b
+LMD_INLINE void add_product(Row16& sum, const Row16& a, const Row16& b) {
+  for (int i = 0; i < kVecs; ++i) sum.v[i] = fma(a.v[i], b.v[i], sum.v[i]);
+}
+LMD_INLINE void add_product(Row16& sum, const Row16& a, float b) {
+  const VecF wide = splat(b);
+  for (int i = 0; i < kVecs; ++i) sum.v[i] = fma(a.v[i], wide, sum.v[i]);
+}
+
+// ---- transposition of a square of floats, for K
+
+#if LMDEPLOY_ISA_LEVEL > 0
+constexpr int kSquare = 8;
+
+/// dst[j * dst_stride + i] = src[i * src_stride + j] for i, j in [0, kSquare)
+LMD_INLINE void transpose_square(float* dst, int64_t dst_stride, const float* src, int64_t src_stride) {
+  __m256 row[8], pair[8], quad[8];
+  for (int i = 0; i < 8; ++i) row[i] = load_as<__m256>(src + i * src_stride);
+  for (int i = 0; i < 8; i += 2) {
+    pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+    pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    quad[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
+    quad[i + 1] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee);
+    quad[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+    quad[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    store_as(dst + i * dst_stride, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20));
+    store_as(dst + (i + 4) * dst_stride, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31));
+  }
+}
+#else
+constexpr int kSquare = 4;
+
+/// dst[j * dst_stride + i] = src[i * src_stride + j] for i, j in [0, kSquare)
+LMD_INLINE void transpose_square(float* dst, int64_t dst_stride, const float* src, int64_t src_stride) {
+  VecF row[4];
+  for (int i = 0; i < 4; ++i) row[i] = load(src + i * src_stride);
+  const VecF low01 = __builtin_shuffle(row[0], row[1], VecI{0, 4, 1, 5});
+  const VecF high01 = __builtin_shuffle(row[0], row[1], VecI{2, 6, 3, 7});
+  const VecF low23 = __builtin_shuffle(row[2], row[3], VecI{0, 4, 1, 5});
+  const VecF high23 = __builtin_shuffle(row[2], row[3], VecI{2, 6, 3, 7});
+  store(dst, __builtin_shuffle(low01, low23, VecI{0, 1, 4, 5}));
+  store(dst + dst_stride, __builtin_shuffle(low01, low23, VecI{2, 3, 6, 7}));
+  store(dst + 2 * dst_stride, __builtin_shuffle(high01, high23, VecI{0, 1, 4, 5}));
+  store(dst + 3 * dst_stride, __builtin_shuffle(high01, high23, VecI{2, 3, 6, 7}));
+}
+#endif
+
+}  // namespace
+}  // namespace lmdeploy::cpu::LMDEPLOY_ISA

@@ -1,0 +1,25 @@
+// The table of one instruction set.
+#include "lmdeploy/kernels/cpu/isa/functions.h"
+#include "lmdeploy/kernels/cpu/isa/micro.h"
+
+namespace lmdeploy::cpu::LMDEPLOY_ISA {
+namespace {
+
+constexpr IsaOps kOps = {.token_tile = kTokenTile,
+                         .pack_tokens = pack_tokens,
+                         .linear = linear,
+                         .pack_queries = pack_queries,
+                         .attention_span = attention_span,
+                         .merge_spans = merge_spans,
+                         .finish_row = finish_row,
+                         .rms_norm = rms_norm,
+                         .silu_mul = silu_mul,
+                         .add = add,
+                         .rope = rope,
+                         .store_row = store_row};
+
+}  // namespace
+
+const IsaOps& ops() { return kOps; }
+
+}  // namespace lmdeploy::cpu::LMDEPLOY_ISA

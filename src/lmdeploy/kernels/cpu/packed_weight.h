@@ -1,0 +1,48 @@
+// Weights in the layout of panel_layout.h.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "lmdeploy/core/thread_pool.h"
+#include "lmdeploy/kernels/cpu/isa.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy::cpu {
+
+/// Throws Error(kUnsupported) for a dtype without a Kind.
+Kind kind_of(DType dtype);
+
+class CpuWeight final : public PackedWeight {
+ public:
+  /// Rows of one kind; the last panel is filled up with rows of zeros.
+  struct Part {
+    Kind kind;
+    DType dtype;
+    int64_t first_row;  // in the whole weight
+    int64_t rows;
+    int64_t num_panels;
+    int64_t panel_bytes;
+    int64_t offset;  // of the first panel in the buffer
+  };
+
+  CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, ThreadPool& threads);
+  size_t bytes() const override { return buffer_.size(); }
+
+  const std::vector<Part>& parts() const { return parts_; }
+  const std::byte* panels(const Part& part) const { return buffer_.data() + part.offset; }
+  /// Panels of all parts together.
+  int64_t num_panels() const { return num_panels_; }
+  /// Whether a part's kind has a min, so that linear() needs the sums of x.
+  bool needs_sums() const { return needs_sums_; }
+  /// dst[k] = row `row`, bit-equal to dequantize() of the original.
+  void read_row(int64_t row, float* dst) const;
+
+ private:
+  std::vector<Part> parts_;
+  Buffer buffer_;
+  int64_t num_panels_ = 0;
+  bool needs_sums_ = false;
+};
+
+}  // namespace lmdeploy::cpu

@@ -1,0 +1,90 @@
+// The ops of CpuKernels that work row by row.
+#include <cmath>
+#include <cstring>
+
+#include "lmdeploy/kernels/checks.h"
+#include "lmdeploy/kernels/cpu/cpu_kernels.h"
+
+namespace lmdeploy::cpu {
+
+void CpuKernels::do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                             NormOptions options) const {
+  for_rows(x.rows(), x.cols(), [&](int64_t t) {
+    ops_.rms_norm(out.row<float>(t), x.row<float>(t), weight.row<float>(0), x.cols(), options.eps,
+                  options.offset);
+  });
+}
+
+void CpuKernels::do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x,
+                                 ConstTensorView weight, NormOptions options) const {
+  for_rows(x.rows(), x.cols(), [&](int64_t t) {
+    float* sum = residual.row<float>(t);
+    ops_.add(sum, sum, x.row<float>(t), x.cols());
+    ops_.rms_norm(out.row<float>(t), sum, weight.row<float>(0), x.cols(), options.eps, options.offset);
+  });
+}
+
+void CpuKernels::do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
+                               ConstTensorView scale, ConstTensorView table_idx) const {
+  checks::index_values("rope_table", "table_idx", table_idx, inv_freq.dim(0));
+  const int64_t half = inv_freq.cols();
+  constexpr int64_t kSinCosCost = 16;  // of a sine and cosine, in the elements that for_rows counts
+  for_rows(table.rows(), half * kSinCosCost, [&](int64_t t) {
+    const int32_t s = table_idx.row<int32_t>(0)[t];
+    const double position = positions.row<int32_t>(0)[t];
+    const double factor = scale.row<double>(0)[s];
+    float* row = table.row<float>(t);
+    for (int64_t j = 0; j < half; ++j) {
+      const double angle = position * inv_freq.row<double>(s)[j];
+      row[j] = static_cast<float>(std::cos(angle) * factor);
+      row[half + j] = static_cast<float>(std::sin(angle) * factor);
+    }
+  });
+}
+
+void CpuKernels::do_rope(TensorView x, ConstTensorView table, RopeOptions options) const {
+  for_rows(x.rows(), x.cols(), [&](int64_t t) {
+    ops_.rope(x.row<float>(t), table.row<float>(t), x.cols() / options.head_dim, options.head_dim,
+              table.cols() / 2, options.interleaved);
+  });
+}
+
+void CpuKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
+                             ConstTensorView slots) const {
+  const KvLayout& l = cache.layout;
+  checks::index_values("kv_write", "slots", slots, cache.num_blocks * l.block_len);
+  const Kind kind = kind_of(l.dtype);
+  const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
+  for_rows(k.rows(), 2 * k.cols(), [&](int64_t t) {
+    const int64_t slot = slots.row<int64_t>(0)[t];
+    std::byte* k_dst = cache.data + slot / l.block_len * l.block_bytes() +
+                       layer * 2 * l.num_kv_heads * head_bytes +
+                       row_bytes(l.dtype, slot % l.block_len * l.head_dim);
+    std::byte* v_dst = k_dst + l.num_kv_heads * head_bytes;
+    for (int64_t head = 0; head < l.num_kv_heads; ++head) {
+      const int64_t at = head * l.head_dim;
+      ops_.store_row(kind, k_dst + head * head_bytes, k.row<float>(t) + at, l.head_dim);
+      ops_.store_row(kind, v_dst + head * head_bytes, v.row<float>(t) + at, l.head_dim);
+    }
+  });
+}
+
+void CpuKernels::do_silu_mul(TensorView out, ConstTensorView x) const {
+  const int64_t n = out.cols();
+  for_rows(out.rows(), 4 * n,
+           [&](int64_t t) { ops_.silu_mul(out.row<float>(t), x.row<float>(t), x.row<float>(t) + n, n); });
+}
+
+void CpuKernels::do_add(TensorView out, ConstTensorView a, ConstTensorView b) const {
+  for_rows(out.rows(), out.cols(),
+           [&](int64_t t) { ops_.add(out.row<float>(t), a.row<float>(t), b.row<float>(t), out.cols()); });
+}
+
+void CpuKernels::do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const {
+  checks::index_values("gather_rows", "rows", rows, x.rows());
+  const auto bytes = static_cast<size_t>(row_bytes(x.dtype(), x.cols()));
+  for_rows(out.rows(), out.cols(),
+           [&](int64_t r) { std::memcpy(out.row_data(r), x.row_data(rows.row<int32_t>(0)[r]), bytes); });
+}
+
+}  // namespace lmdeploy::cpu

@@ -1,0 +1,272 @@
+// linear and embedding against the reference, for every weight kind.
+#include "lmdeploy/kernels/testing.h"
+
+namespace lmdeploy {
+namespace {
+
+struct LinearCase {
+  int64_t tokens;
+  int64_t rows;
+  int64_t
+      blocks;  // columns: blocks * 32 for quantised kinds of 32, * 256 for those of 256, * 29 for plain ones
+  bool bias = false;
+  Fill fill = Fill::kOrdinary;
+  int64_t padding = 0;
+  uint64_t seed = 1;
+};
+
+int64_t cols_of(const LinearCase& c, DType dtype) {
+  return c.blocks * (block_size(dtype) == 1 ? 29 : block_size(dtype));
+}
+
+std::string name_of(CpuIsa isa, DType dtype, const LinearCase& c) {
+  return cat(isa, "_", dtype, "_", c.tokens, "x", c.rows, "x", cols_of(c, dtype), c.bias ? "_bias_" : "_",
+             c.fill, "_pad", c.padding, "_seed", c.seed);
+}
+
+// What the kernel adds up in place of |weight|: scale * integer and min apart, whose sum is the weight. Both
+// are at most twice the largest weight of their group of 32 in the data of random_weight().
+Tensor magnitudes(const Tensor& weight) {
+  Tensor out(DType::kF32, weight.shape());
+  const int64_t cols = weight.dim(1);
+  const float parts = is_quantized(weight.dtype()) ? 4 : 1;
+  for (int64_t r = 0; r < weight.dim(0); ++r) {
+    float* row = out.view().row<float>(r);
+    dequantize(weight.dtype(), ConstTensorView(weight).row_data(r), row, cols);
+    const int64_t group = is_quantized(weight.dtype()) ? 32 : 1;
+    for (int64_t k = 0; k < cols; k += group) {
+      float largest = 0;
+      for (int64_t i = k; i < k + group; ++i) largest = std::max(largest, std::abs(row[i]));
+      std::fill(row + k, row + k + group, parts * largest);
+    }
+  }
+  return out;
+}
+
+TestTensor absolute(ConstTensorView x) {
+  TestTensor out(DType::kF64, x.rows(), x.cols());
+  for (int64_t t = 0; t < x.rows(); ++t)
+    for (int64_t k = 0; k < x.cols(); ++k) out.view().set(t, k, std::abs(x.at(t, k)));
+  return out;
+}
+
+std::optional<ConstTensorView> vector_view(const TestTensor& t, bool wanted) {
+  if (!wanted) return std::nullopt;
+  return ConstTensorView(t.view().data(), DType::kF32, {t.view().cols()});
+}
+
+class LinearTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType, LinearCase>> {};
+
+// Each sum of n products rounds at most twice a term (the portable multiply-add); sqrt(n) rule: Higham 2002,
+// ch. 4.
+TEST_P(LinearTest, MatchesReference) {
+  const auto& [isa, dtype, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const int64_t cols = cols_of(c, dtype);
+  Rng rng(c.seed);
+  const Tensor weight = random_weight(rng, dtype, c.rows, cols);
+  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, cols, c.fill, c.padding);
+  const TestTensor bias = random_tensor(rng, DType::kF32, 1, c.rows);
+  const TestTensor want(DType::kF64, c.tokens, c.rows), got(DType::kF32, c.tokens, c.rows, c.padding);
+  ref_kernels().linear(want, x, *pack(ref_kernels(), weight), vector_view(bias, c.bias));
+  cpu_kernels(isa).linear(got, x, *pack(cpu_kernels(isa), weight), vector_view(bias, c.bias));
+  const TestTensor total(DType::kF64, c.tokens, c.rows);
+  ref_kernels().linear(total, absolute(x), *pack(ref_kernels(), magnitudes(weight)));
+  expect_close(got, want, [&](int64_t t, int64_t n, double v) {
+    return (total.at(t, n) * (2 * std::sqrt(static_cast<double>(cols)) + 4) + std::abs(v) + 3) * kF32Epsilon;
+  });
+  got.expect_padding_untouched();
+}
+
+constexpr LinearCase kCases[] = {
+    {0, 16, 1},
+    {1, 1, 1},
+    {1, 15, 1, true},
+    {1, 16, 2},
+    {1, 17, 3, true},
+    {1, 64, 9},
+    {1, 67, 2},
+    {2, 37, 3, false, Fill::kOrdinary, 5},
+    {2, 32, 1, false, Fill::kEqual},
+    {3, 31, 2},
+    {4, 33, 1, true, Fill::kTiny},
+    {5, 16, 9},
+    {6, 40, 2},
+    {7, 19, 2, true, Fill::kHuge, 3},
+    {12, 16, 1},
+    {13, 48, 2},
+    {31, 150, 1},
+    {131, 20, 1, true},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, LinearTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kWeightKinds),
+                                            ::testing::ValuesIn(kCases)),
+                         [](const auto& test) {
+                           return std::apply([](const auto&... p) { return name_of(p...); }, test.param);
+                         });
+
+// SmolLM2-135M's down projection, and a K kind's least width.
+constexpr LinearCase kModelCases[] = {{9, 576, 6}};
+INSTANTIATE_TEST_SUITE_P(
+    Model, LinearTest,
+    ::testing::Combine(::testing::ValuesIn(kAllIsas),
+                       ::testing::Values(DType::kQ4_1, DType::kQ4_K, DType::kQ6_K, DType::kBF16),
+                       ::testing::ValuesIn(kModelCases)),
+    [](const auto& test) { return std::apply([](const auto&... p) { return name_of(p...); }, test.param); });
+
+class LinearKindTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType>> {};
+
+// The seam's promise: a row's result is bit-equal in any batch.
+TEST_P(LinearKindTest, BatchOf70EqualsSingleTokensAndSmallBatches) {
+  const auto& [isa, dtype] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const Kernels& kernels = cpu_kernels(isa);
+  const int64_t cols = is_quantized(dtype) ? 512 : 601;
+  constexpr int64_t kTokens = 70, kRows = 75;
+  Rng rng(11);
+  const auto weight = pack(kernels, random_weight(rng, dtype, kRows, cols));
+  const TestTensor x = random_tensor(rng, DType::kF32, kTokens, cols);
+  const TestTensor batch(DType::kF32, kTokens, kRows), split(DType::kF32, kTokens, kRows);
+  kernels.linear(batch, x, *weight);
+  for (const int64_t size : {1, 2, 3, 4, 5, 6, 7, 11, 13, 32, 69}) {
+    for (int64_t t = 0; t < kTokens; t += size) {
+      const int64_t n = std::min(size, kTokens - t);
+      kernels.linear(split.view().slice_rows(t, n), x.view().slice_rows(t, n), *weight);
+    }
+    SCOPED_TRACE(cat("batches of ", size));
+    expect_bit_equal(split.view(), batch.view());
+  }
+}
+
+TEST_P(LinearKindTest, ThreadsDoNotChangeBits) {
+  const auto& [isa, dtype] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const auto single = make_cpu_kernels(std::make_shared<ThreadPool>(1), isa);
+  Rng rng(12);
+  const Tensor weight = random_weight(rng, dtype, 333, 256);
+  for (const int64_t tokens : {1, 9}) {
+    const TestTensor x = random_tensor(rng, DType::kF32, tokens, 256);
+    const TestTensor one(DType::kF32, tokens, 333), many(DType::kF32, tokens, 333);
+    single->linear(one, x, *pack(*single, weight));
+    cpu_kernels(isa).linear(many, x, *pack(cpu_kernels(isa), weight));
+    expect_bit_equal(many.view(), one.view());
+  }
+}
+
+TEST_P(LinearKindTest, EmbeddingReadsRowsExactly) {
+  const auto& [isa, dtype] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const int64_t cols = is_quantized(dtype) ? 512 : 37;
+  Rng rng(13);
+  const Tensor weight = random_weight(rng, dtype, 53, cols);
+  const std::vector<int64_t> rows = {0, 52, 15, 16, 17, 31, 32, 15};
+  const auto tokens = static_cast<int64_t>(rows.size());
+  const TestTensor got(DType::kF32, tokens, cols, 3), want(DType::kF32, tokens, cols);
+  for (int64_t t = 0; t < tokens; ++t)
+    dequantize(dtype, ConstTensorView(weight).row_data(rows[static_cast<size_t>(t)]),
+               want.view().row<float>(t), cols);
+  const Tensor ids = index_tensor(DType::kI32, rows);
+  cpu_kernels(isa).embedding(got, ids, *pack(cpu_kernels(isa), weight));
+  expect_bit_equal(got.view(), want.view());
+  got.expect_padding_untouched();
+  ref_kernels().embedding(got, ids, *pack(ref_kernels(), weight));
+  expect_bit_equal(got.view(), want.view());
+}
+
+TEST_P(LinearKindTest, PackedSizeStaysNearTheFile) {
+  const auto& [isa, dtype] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  Rng rng(14);
+  const Tensor weight = random_weight(rng, dtype, 160, 1024);
+  const size_t bytes = pack(cpu_kernels(isa), weight)->bytes();
+  EXPECT_LE(static_cast<double>(bytes), 1.03 * static_cast<double>(weight.bytes()));
+  EXPECT_GE(bytes, weight.bytes());
+}
+
+TEST_P(LinearKindTest, NaNAndInfinityStayInTheirTokens) {
+  const auto& [isa, dtype] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const Kernels& kernels = cpu_kernels(isa);
+  Rng rng(15);
+  const auto weight = pack(kernels, random_weight(rng, dtype, 40, 256));
+  const TestTensor x = random_tensor(rng, DType::kF32, 9, 256);
+  const TestTensor clean(DType::kF32, 9, 40), got(DType::kF32, 9, 40);
+  kernels.linear(clean, x, *weight);
+  x.view().set(0, 17, std::nan(""));
+  x.view().set(1, 200, HUGE_VAL);
+  kernels.linear(got, x, *weight);
+  EXPECT_TRUE(std::isnan(got.at(0, 0)));
+  EXPECT_FALSE(std::isfinite(got.at(1, 0)) && std::isfinite(got.at(1, 1)));
+  expect_bit_equal(got.view().slice_rows(2, 7), clean.view().slice_rows(2, 7));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LinearKindTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kWeightKinds)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
+
+class StackedPartsTest : public ::testing::TestWithParam<CpuIsa> {};
+
+// q, k and v of different kinds and heights, none a multiple of a panel, from rows that lie apart.
+TEST_P(StackedPartsTest, EqualThePartsAlone) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Kernels& kernels = cpu_kernels(GetParam());
+  Rng rng(21);
+  const TestTensor f32 = random_tensor(rng, DType::kF32, 19, 256, Fill::kOrdinary, 7);
+  const Tensor q4 = random_weight(rng, DType::kQ4_1, 33, 256), q6 = random_weight(rng, DType::kQ6_K, 5, 256);
+  const ConstTensorView parts[] = {f32, q4, q6};
+  const TestTensor bias = random_tensor(rng, DType::kF32, 1, 57);
+  for (const int64_t tokens : {1, 20}) {
+    const TestTensor x = random_tensor(rng, DType::kF32, tokens, 256);
+    const TestTensor got(DType::kF32, tokens, 57), want(DType::kF32, tokens, 57);
+    kernels.linear(got, x, *kernels.pack_weight(parts), vector_view(bias, true));
+    int64_t row = 0;
+    for (const ConstTensorView& part : parts) {
+      const ConstTensorView part_bias(bias.view().data() + row * 4, DType::kF32, {part.rows()});
+      kernels.linear(want.view().slice_cols(row, part.rows()), x, *kernels.pack_weight({&part, 1}),
+                     part_bias);
+      row += part.rows();
+    }
+    expect_bit_equal(got.view(), want.view());
+  }
+  const Tensor ids = index_tensor(DType::kI32, {18, 19, 51, 52, 56});
+  const TestTensor got(DType::kF32, 5, 256), want(DType::kF32, 5, 256);
+  kernels.embedding(got, ids, *kernels.pack_weight(parts));
+  ref_kernels().embedding(want, ids, *ref_kernels().pack_weight(parts));
+  expect_bit_equal(got.view(), want.view());
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, StackedPartsTest, ::testing::ValuesIn(kAllIsas),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
+
+TEST(PackWeight, CpuHasNoF64) {
+  const Tensor weight(DType::kF64, {4, 4});
+  const ConstTensorView parts[] = {weight};
+  try {
+    cpu_kernels(CpuIsa::kPortable).pack_weight(parts);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("f64"), std::string::npos);
+  }
+}
+
+TEST(RefLinear, KeepsF64WeightsAndAddsTheBias) {
+  const TestTensor weight(DType::kF64, 2, 2), x(DType::kF64, 1, 2), out(DType::kF64, 1, 2);
+  const double tiny = 0x1p-40;  // lost in f32
+  weight.view().set(0, 0, 1 + tiny), weight.view().set(0, 1, 2);
+  weight.view().set(1, 0, 3), weight.view().set(1, 1, -4);
+  x.view().set(0, 0, 1), x.view().set(0, 1, 0.5);
+  Tensor bias(DType::kF32, {2});
+  bias.span<float>()[0] = 10;
+  bias.span<float>()[1] = 20;
+  const ConstTensorView parts[] = {weight};
+  ref_kernels().linear(out, x, *ref_kernels().pack_weight(parts), ConstTensorView(bias));
+  EXPECT_EQ(out.at(0, 0), 12 + tiny);
+  EXPECT_EQ(out.at(0, 1), 21);
+}
+
+}  // namespace
+}  // namespace lmdeploy

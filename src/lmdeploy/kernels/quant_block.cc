@@ -1,0 +1,150 @@
+// Takes quantised blocks apart. Layouts: ggml-common.h (`block_q4_0` ...); formulas: dequantize_row_* of
+// ggml.
+#include "lmdeploy/kernels/quant_block.h"
+
+#include <cstring>
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr QuantKind kQ4_0 = {.bits = 4, .bias = 8, .group = 32, .has_min = false, .k_scales = false};
+constexpr QuantKind kQ4_1 = {.bits = 4, .bias = 0, .group = 32, .has_min = true, .k_scales = false};
+constexpr QuantKind kQ5_0 = {.bits = 5, .bias = 16, .group = 32, .has_min = false, .k_scales = false};
+constexpr QuantKind kQ5_1 = {.bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = false};
+constexpr QuantKind kQ8_0 = {.bits = 8, .bias = 0, .group = 32, .has_min = false, .k_scales = false};
+constexpr QuantKind kQ4_K = {.bits = 4, .bias = 0, .group = 32, .has_min = true, .k_scales = true};
+constexpr QuantKind kQ5_K = {.bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = true};
+constexpr QuantKind kQ6_K = {.bits = 6, .bias = 32, .group = 16, .has_min = false, .k_scales = true};
+
+uint8_t byte_at(const std::byte* p, int i) { return static_cast<uint8_t>(p[i]); }
+
+F16 f16_at(const std::byte* p, int offset) {
+  F16 value;
+  std::memcpy(&value, p + offset, sizeof(value));
+  return value;
+}
+
+// Element i of a 32-element block is the low nibble of byte i, element 16 + i its high nibble.
+uint8_t nibble(const std::byte* qs, int i) {
+  return i < 16 ? byte_at(qs, i) & 15 : static_cast<uint8_t>(byte_at(qs, i - 16) >> 4);
+}
+
+uint8_t bit(const std::byte* bits, int i) { return (byte_at(bits, i / 8) >> (i % 8)) & 1; }
+
+// The 32-element kinds: d, perhaps min, perhaps 32 high bits, then the low bits.
+void read_small(DType dtype, const QuantKind& kind, const std::byte* p, QuantBlock& block) {
+  block.d = f16_at(p, 0);
+  p += 2;
+  if (kind.has_min) {
+    block.dmin = f16_at(p, 0);
+    p += 2;
+  }
+  if (dtype == DType::kQ8_0) {
+    std::memcpy(block.q.data(), p, 32);
+    return;
+  }
+  const std::byte* high = p;
+  if (kind.bits == 5) p += 4;
+  for (int i = 0; i < 32; ++i) {
+    const int stored = nibble(p, i) | (kind.bits == 5 ? bit(high, i) << 4 : 0);
+    block.q[static_cast<size_t>(i)] = static_cast<int8_t>(stored - kind.bias);
+  }
+}
+
+// Eight 6-bit scales and mins in 12 bytes: 0-3 in the low bits of bytes 0-3 and 4-7; 4-7 have their low four
+// bits in bytes 8-11 and their high two in the top of bytes 0-3 and 4-7.
+void read_scales_and_mins(const std::byte* p, QuantBlock& block) {
+  for (int i = 0; i < 4; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int both = byte_at(p, 8 + i);
+    block.scales[at] = static_cast<int8_t>(byte_at(p, i) & 63);
+    block.mins[at] = byte_at(p, 4 + i) & 63;
+    block.scales[at + 4] = static_cast<int8_t>((both & 15) | ((byte_at(p, i) >> 6) << 4));
+    block.mins[at + 4] = static_cast<uint8_t>((both >> 4) | ((byte_at(p, 4 + i) >> 6) << 4));
+  }
+}
+
+// Q4_K and Q5_K: d, dmin, scales and mins, high bits (Q5_K: bit g of byte i belongs to element 32 g + i), and
+// nibbles in runs of 64 elements: 32 low ones, then the 32 high ones of the same bytes.
+void read_q45_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
+  block.d = f16_at(p, 0);
+  block.dmin = f16_at(p, 2);
+  read_scales_and_mins(p + 4, block);
+  const std::byte* high = p + 16;
+  const std::byte* low = kind.bits == 5 ? high + 32 : high;
+  for (int i = 0; i < 256; ++i) {
+    const int byte = byte_at(low, i / 64 * 32 + i % 32);
+    int stored = i % 64 < 32 ? byte & 15 : byte >> 4;
+    if (kind.bits == 5) stored |= ((byte_at(high, i % 32) >> (i / 32)) & 1) << 4;
+    block.q[static_cast<size_t>(i)] = static_cast<int8_t>(stored);
+  }
+}
+
+// Q6_K: low nibbles (128 bytes), high bit pairs (64), signed scales (16), d. Halves of 128 elements: elements
+// 0-63 are the low nibbles of the half's 64 bytes, 64-127 the high ones; pair j of high byte i is of 32 j +
+// i.
+void read_q6_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128;
+    const int at = i % 128;
+    const int byte = byte_at(p, half * 64 + at % 64);
+    const int low = at < 64 ? byte & 15 : byte >> 4;
+    const int high = (byte_at(p, 128 + half * 32 + at % 32) >> (at / 32 * 2)) & 3;
+    block.q[static_cast<size_t>(i)] = static_cast<int8_t>((low | (high << 4)) - kind.bias);
+  }
+  std::memcpy(block.scales.data(), p + 192, 16);
+  block.d = f16_at(p, 208);
+}
+
+}  // namespace
+
+const QuantKind& quant_kind(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return kQ4_0;
+    case DType::kQ4_1:
+      return kQ4_1;
+    case DType::kQ5_0:
+      return kQ5_0;
+    case DType::kQ5_1:
+      return kQ5_1;
+    case DType::kQ8_0:
+      return kQ8_0;
+    case DType::kQ4_K:
+      return kQ4_K;
+    case DType::kQ5_K:
+      return kQ5_K;
+    case DType::kQ6_K:
+      return kQ6_K;
+    default:
+      break;
+  }
+  LMD_CHECK(false, to_string(dtype), " is not quantised");
+}
+
+float QuantBlock::scale(const QuantKind& kind, int group) const {
+  const float step = to_float(d);
+  return kind.k_scales ? step * static_cast<float>(scales[static_cast<size_t>(group)]) : step;
+}
+
+float QuantBlock::min(const QuantKind& kind, int group) const {
+  const float step = to_float(dmin);
+  return kind.k_scales ? -(step * static_cast<float>(mins[static_cast<size_t>(group)])) : step;
+}
+
+QuantBlock read_quant_block(DType dtype, const std::byte* bytes) {
+  const QuantKind& kind = quant_kind(dtype);
+  QuantBlock block{};
+  if (dtype == DType::kQ6_K) {
+    read_q6_k(kind, bytes, block);
+  } else if (kind.k_scales) {
+    read_q45_k(kind, bytes, block);
+  } else {
+    read_small(dtype, kind, bytes, block);
+  }
+  return block;
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,40 @@
+// One quantised block taken apart: the only place that knows ggml's bit layouts.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lmdeploy/core/dtype.h"
+#include "lmdeploy/core/half.h"
+
+namespace lmdeploy {
+
+/// How the elements of a quantised kind are made from integers: w = scale * q (+ min), where scale and min
+/// hold for `group` consecutive elements.
+struct QuantKind {
+  int bits;       // of a stored integer
+  int bias;       // q = stored integer - bias
+  int group;      // elements
+  bool has_min;   // there is a min
+  bool k_scales;  // scale = d * scales[g], min = -(dmin * mins[g]); else scale = d, min = dmin
+};
+/// `dtype` must be quantised.
+const QuantKind& quant_kind(DType dtype);
+
+/// The block's integers and scales as they are stored.
+struct QuantBlock {
+  std::array<int8_t, 256> q;      // [block_size]; the bias is taken off
+  std::array<int8_t, 16> scales;  // k_scales only, [block_size / group]
+  std::array<uint8_t, 16> mins;   // k_scales with a min
+  F16 d;
+  F16 dmin;
+
+  float scale(const QuantKind& kind, int group) const;
+  float min(const QuantKind& kind, int group) const;
+};
+QuantBlock read_quant_block(DType dtype, const std::byte* block);
+/// dst[0 .. size) in f32, as ggml rounds: one product, then one sum.
+void dequantize_block(const QuantKind& kind, const QuantBlock& block, int64_t size, float* dst);
+
+}  // namespace lmdeploy

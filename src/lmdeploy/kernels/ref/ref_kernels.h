@@ -1,0 +1,69 @@
+// The reference back end: f64, plain loops over at() and set(), one file per op. It judges every other back
+// end; never optimise it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lmdeploy/core/allocator.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy {
+
+/// The parts as they came, byte for byte.
+class RefWeight final : public PackedWeight {
+ public:
+  RefWeight(std::span<const ConstTensorView> parts, int64_t rows);
+  size_t bytes() const override;
+  /// The f64 values of a row.
+  void read_row(int64_t row, double* dst) const;
+
+ private:
+  std::vector<Tensor> parts_;
+};
+
+/// Takes activations of any float type, so that it can read a test's rounded inputs and write f64.
+class RefKernels final : public Kernels {
+ public:
+  explicit RefKernels(std::shared_ptr<ThreadPool> threads) : threads_(std::move(threads)) {}
+
+  std::string name() const override { return "ref"; }
+  Allocator& allocator() const override { return host_allocator(); }
+  DType activation_dtype() const override { return DType::kF64; }
+  bool takes_activation(DType dtype) const override { return is_float(dtype); }
+  bool takes_kv_dtype(DType dtype) const override { return is_float(dtype); }
+  ThreadPool& threads() const override { return *threads_; }
+  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
+
+ private:
+  void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
+  void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
+                 std::optional<ConstTensorView> bias) const override;
+  void do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                   NormOptions options) const override;
+  void do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                       NormOptions options) const override;
+  void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
+                     ConstTensorView scale, ConstTensorView table_idx) const override;
+  void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
+  void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
+                   ConstTensorView slots) const override;
+  void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
+                    AttentionOptions options) const override;
+  void do_silu_mul(TensorView out, ConstTensorView x) const override;
+  void do_add(TensorView out, ConstTensorView a, ConstTensorView b) const override;
+  void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
+
+  /// body(r) for each r in [0, rows), in parallel.
+  void for_rows(int64_t rows, FunctionRef<void(int64_t row)> body) const;
+
+  std::shared_ptr<ThreadPool> threads_;
+};
+
+/// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
+const RefWeight& ref_weight(const char* op, const PackedWeight& weight);
+
+/// K (kv = 0) or V (1) of `layer` and one kv head in one block of the cache: [block_len, head_dim].
+TensorView cache_rows(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head);
+
+}  // namespace lmdeploy

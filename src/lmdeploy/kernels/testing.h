@@ -1,0 +1,206 @@
+// What the op tests share: random tensors, padded views, and the one comparison. For tests only.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/half.h"
+#include "lmdeploy/core/random.h"
+#include "lmdeploy/core/tensor.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy {
+
+inline constexpr std::array kAllIsas = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
+inline constexpr std::array kWeightKinds = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
+                                            DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                                            DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+/// More threads than this machine may have: pieces must come out the same whoever runs them.
+inline std::shared_ptr<ThreadPool> test_threads() {
+  static const auto pool = std::make_shared<ThreadPool>(3);
+  return pool;
+}
+inline const Kernels& ref_kernels() {
+  static const std::unique_ptr<Kernels> kernels = make_ref_kernels(test_threads());
+  return *kernels;
+}
+/// Kept from test to test, so that scratch of one shape is met by the next.
+inline const Kernels& cpu_kernels(CpuIsa isa) {
+  static std::array<std::unique_ptr<Kernels>, kAllIsas.size()> kernels;
+  auto& entry = kernels[static_cast<size_t>(isa)];
+  if (!entry) entry = make_cpu_kernels(test_threads(), isa);
+  return *entry;
+}
+
+enum class Fill { kOrdinary, kTiny, kHuge, kEqual };
+inline std::string_view to_string(Fill fill) {
+  constexpr std::array<std::string_view, 4> kNames = {"ordinary", "tiny", "huge", "equal"};
+  return kNames[static_cast<size_t>(fill)];
+}
+
+/// Tensor memory with `padding` spare elements after each row, which hold NaN.
+class TestTensor {
+ public:
+  TestTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0)
+      : storage_(dtype, {rows, cols + padding}), cols_(cols) {
+    if (!is_float(dtype)) return;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols + padding; ++c) storage_.view().set(r, c, std::nan(""));
+  }
+  TensorView view() const { return storage_.view().slice_cols(0, cols_); }
+  operator TensorView() const { return view(); }       // NOLINT: implicit by intent
+  operator ConstTensorView() const { return view(); }  // NOLINT
+  double at(int64_t row, int64_t col) const { return view().at(row, col); }
+
+  void expect_padding_untouched() const {
+    for (int64_t r = 0; r < view().rows(); ++r)
+      for (int64_t c = cols_; c < storage_.dim(1); ++c)
+        ASSERT_TRUE(std::isnan(storage_.view().at(r, c)))
+            << "row " << r << " was written past its end at " << c;
+  }
+
+ private:
+  Tensor storage_;
+  int64_t cols_;
+};
+
+inline double random_value(Rng& rng, Fill fill) {
+  const double unit = 2 * rng.uniform() - 1;
+  switch (fill) {
+    case Fill::kTiny:
+      return unit * 1e-20;
+    case Fill::kHuge:
+      return unit * 1e15;
+    case Fill::kEqual:
+      return 0.75;
+    case Fill::kOrdinary:
+      break;
+  }
+  return unit * 3;
+}
+
+/// Values are rounded to the dtype: references must read the tensor, not the numbers it was made of.
+inline TestTensor random_tensor(Rng& rng, DType dtype, int64_t rows, int64_t cols,
+                                Fill fill = Fill::kOrdinary, int64_t padding = 0) {
+  TestTensor t(dtype, rows, cols, padding);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, random_value(rng, fill));
+  return t;
+}
+
+inline Tensor index_tensor(DType dtype, const std::vector<int64_t>& values) {
+  Tensor t(dtype, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kI64) {
+      t.span<int64_t>()[i] = values[i];
+    } else {
+      t.span<int32_t>()[i] = static_cast<int32_t>(values[i]);
+    }
+  }
+  return t;
+}
+
+/// Random weights [rows, cols] of any kind. Blocks are random bits with scales that make weights of about 1.
+inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols) {
+  Tensor t(dtype, {rows, cols});
+  if (!is_quantized(dtype)) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, 2 * rng.uniform() - 1);
+    return t;
+  }
+  for (size_t i = 0; i < t.bytes(); ++i) t.span<uint8_t>()[i] = static_cast<uint8_t>(rng.bits());
+  const bool is_k = block_size(dtype) == 256;
+  const bool has_min =
+      dtype == DType::kQ4_1 || dtype == DType::kQ5_1 || dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+  const size_t d_at = dtype == DType::kQ6_K ? 208 : 0;
+  const auto put = [](uint8_t* p, double value) {
+    const F16 half = to_f16(static_cast<float>(value));
+    std::memcpy(p, &half, sizeof(half));
+  };
+  const auto step = static_cast<size_t>(block_bytes(dtype));
+  for (size_t at = 0; at < t.bytes(); at += step) {
+    uint8_t* block = t.span<uint8_t>().data() + at;
+    const double d = (0.5 + rng.uniform()) / (is_k ? 512 : dtype == DType::kQ8_0 ? 128 : 16);
+    put(block + d_at, rng.below(8) == 0 ? -d : d);
+    if (has_min) put(block + 2, is_k ? d * 8 : -d * 8);
+  }
+  return t;
+}
+
+inline std::unique_ptr<PackedWeight> pack(const Kernels& kernels, const Tensor& weight) {
+  const ConstTensorView parts[] = {weight};
+  return kernels.pack_weight(parts);
+}
+
+/// |got - want| <= bound(row, col, want) everywhere; equal infinities and two NaNs are equal. Prints the
+/// worst element by error / bound.
+template <typename Bound>
+void expect_close(ConstTensorView got, ConstTensorView want, const Bound& bound) {
+  ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));
+  int64_t failed = 0, worst_row = 0, worst_col = 0;
+  double worst = 0;
+  for (int64_t r = 0; r < want.rows(); ++r) {
+    for (int64_t c = 0; c < want.cols(); ++c) {
+      const double w = want.at(r, c);
+      const double g = got.at(r, c);
+      if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+      const double limit = bound(r, c, w);
+      const double error = std::abs(g - w);
+      const double ratio =
+          std::isfinite(error) ? error / std::max(limit, 1e-300) : std::numeric_limits<double>::infinity();
+      if (!(error <= limit)) ++failed;
+      if (ratio > worst) worst = ratio, worst_row = r, worst_col = c;
+    }
+  }
+  EXPECT_EQ(failed, 0) << failed << " of " << want.rows() * want.cols() << " elements are off; worst at ["
+                       << worst_row << ", " << worst_col << "]: got " << got.at(worst_row, worst_col)
+                       << ", want " << want.at(worst_row, worst_col) << ", error " << worst
+                       << " times the bound";
+}
+
+/// Same bits. NaNs must agree too.
+inline void expect_bit_equal(ConstTensorView got, ConstTensorView want) {
+  ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));
+  ASSERT_EQ(got.dtype(), want.dtype());
+  const auto bytes = static_cast<size_t>(row_bytes(want.dtype(), want.cols()));
+  for (int64_t r = 0; r < want.rows(); ++r) {
+    if (std::memcmp(got.row_data(r), want.row_data(r), bytes) == 0) continue;
+    int64_t c = 0;
+    const int64_t step = block_bytes(want.dtype());
+    while (std::memcmp(got.row_data(r) + c * step, want.row_data(r) + c * step, static_cast<size_t>(step)) ==
+           0)
+      ++c;
+    FAIL() << "[" << r << ", " << c << "] differs: got " << got.at(r, c) << ", want " << want.at(r, c);
+  }
+}
+
+/// `call` throws Error(kInvalidArgument) whose message holds `text`.
+template <typename Call>
+void expect_invalid(const Call& call, const std::string& text) {
+  try {
+    call();
+    ADD_FAILURE() << "no error; expected one with \"" << text << "\"";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+  }
+}
+
+constexpr double kF32Epsilon = 0x1p-24;
+
+}  // namespace lmdeploy
+
+/// Skips a test aloud on a processor without the instruction set.
+#define LMD_REQUIRE_ISA(isa)               \
+  if (!::lmdeploy::cpu_isa_available(isa)) \
+  GTEST_SKIP() << "this processor lacks " << ::lmdeploy::to_string(isa)

@@ -1,5 +1,6 @@
 #include "lmdeploy/core/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -100,6 +101,7 @@ struct ThreadPool::State {
   }
 
   void worker_main(int worker) {
+    pthread_setname_np(pthread_self(), "lmd-worker");
     uint64_t seen = 0;
     while (true) {
       seen = wait_for_work(seen);

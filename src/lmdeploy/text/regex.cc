@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/text/unicode_additions.h"
 #include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
@@ -95,6 +96,14 @@ bool Regex::find(std::string_view text, size_t from, Span& match) const {
 }
 
 void Regex::find_all(std::string_view text, std::vector<Span>& matches) const {
+  if (!is_ascii(text) && holds_additions(text)) {
+    const std::string known = with_older_twins(text);
+    return find_known(known, matches);
+  }
+  find_known(text, matches);
+}
+
+void Regex::find_known(std::string_view text, std::vector<Span>& matches) const {
   size_t from = 0;
   size_t last_end = std::numeric_limits<size_t>::max();
   Span match;

@@ -35,6 +35,7 @@ class Regex {
   void find_all(std::string_view text, std::vector<Span>& matches) const;
 
  private:
+  void find_known(std::string_view text, std::vector<Span>& matches) const;
   bool find(std::string_view text, size_t from, Span& match) const;
   struct Code;
   std::unique_ptr<Code> code_;

@@ -16,7 +16,7 @@ struct EncodeOptions {
   bool add_special_tokens = true;  // what the tokenizer's own rules add: BOS, EOS, ...
   /// Whether the text of special tokens in the input becomes their ids. Unset: yes for tokenizer.json, model
   /// folders and GGUF.
-  std::optional<bool> parse_special;
+  std::optional<bool> parse_special = std::nullopt;
 };
 
 /// Text of ids that arrive one after another: what decode() of all of them gives, in whole characters. One

@@ -4,14 +4,25 @@
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/text/unicode_additions.h"
 #include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {
 
-utf8proc_category_t category(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
+// Upper and lower case that Unicode 16 added (UnicodeData.txt); utf8proc knows the older ones.
+constexpr std::pair<char32_t, char32_t> kAddedLower[] = {
+    {0x1C89, 0x1C8A}, {0xA7CB, 0x264}, {0xA7CC, 0xA7CD}, {0xA7DA, 0xA7DB}, {0xA7DC, 0x19B}};
+
+char32_t lower(char32_t code) {
+  for (const auto& [upper, its_lower] : kAddedLower)
+    if (upper == code) return its_lower;
+  if (code >= 0x10D50 && code <= 0x10D65) return code + 0x20;  // Garay
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
 
 // Blocks whose characters neither change under NFC nor combine with what stands before them. Covers most text
 // of the world; everything else goes through utf8proc.
@@ -72,22 +83,22 @@ bool is_punctuation(char32_t code) {
     return (code >= 0x21 && code <= 0x2F) || (code >= 0x3A && code <= 0x40) ||
            (code >= 0x5B && code <= 0x60) || (code >= 0x7B && code <= 0x7E);
   }
-  const utf8proc_category_t found = category(code);
+  const int found = general_category(code);
   return found >= UTF8PROC_CATEGORY_PC && found <= UTF8PROC_CATEGORY_PO;
 }
 
 bool is_numeric(char32_t code) {
-  const utf8proc_category_t found = category(code);
+  const int found = general_category(code);
   return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
 }
 
 bool is_mark(char32_t code) {
-  const utf8proc_category_t found = category(code);
+  const int found = general_category(code);
   return found >= UTF8PROC_CATEGORY_MN && found <= UTF8PROC_CATEGORY_ME;
 }
 
 bool is_word_char(char32_t code) {
-  const utf8proc_category_t found = category(code);
+  const int found = general_category(code);
   const bool circled_letter = (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
                               (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
   return (found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_ND) ||  // letters, marks, digits
@@ -99,7 +110,7 @@ void append_lower(std::string& out, char32_t code) {
   if (code == 0x130) {  // İ: the only code point whose full lower case is longer (SpecialCasing.txt)
     out.append("i\xCC\x87");
   } else {
-    append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
+    append_utf8(out, lower(code));
   }
 }
 

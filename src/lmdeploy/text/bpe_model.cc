@@ -1,0 +1,207 @@
+#include "lmdeploy/text/bpe_model.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/text/utf8.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr size_t kNumJunctions = size_t{1} << 23;  // 1 MiB of bits; Gemma 3 has about 300 thousand pairs
+constexpr size_t kShortWord = 48;  // symbols up to which a scan for the lowest rank beats a heap
+constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
+
+size_t junction_index(char32_t left, char32_t right) {
+  return mix_bits(uint64_t{left} << 32 | right) & (kNumJunctions - 1);
+}
+
+std::string fallback_spelling(int byte) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
+}
+
+}  // namespace
+
+BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
+    : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string unit(1, static_cast<char>(byte));
+    if (options_.byte_units) id_of_byte_.push_back(vocabulary_.find(unit).value_or(-1));
+    if (options_.byte_fallback)
+      fallback_ids_.push_back(vocabulary_.find(fallback_spelling(byte)).value_or(-1));
+  }
+}
+
+void BpeModel::note_junction(char32_t left, char32_t right) {
+  if (junctions_.empty()) junctions_.resize(kNumJunctions);
+  junctions_[junction_index(left, right)] = true;
+}
+
+// Cutting must not change what becomes of unknown characters, so none may be dropped, fused or moved.
+void BpeModel::allow_cuts() {
+  const bool none_unknown =
+      options_.byte_fallback && std::count(fallback_ids_.begin(), fallback_ids_.end(), -1) == 0;
+  cuts_allowed_ = none_unknown && !junctions_.empty() && !options_.byte_units && !options_.ignore_merges &&
+                  options_.continuing_prefix.empty() && options_.end_suffix.empty();
+}
+
+void BpeModel::encode(std::string_view word, BpeScratch& scratch, std::vector<int>& ids) const {
+  if (!cuts_allowed_) return encode_part(word, scratch, ids);
+  for (size_t from = 0; from < word.size();) {
+    const size_t end = next_cut(word, from);
+    encode_part(word.substr(from, end - from), scratch, ids);
+    from = end;
+  }
+}
+
+// The end of the part that begins at `from`: no merge joins the characters around it.
+size_t BpeModel::next_cut(std::string_view word, size_t from) const {
+  Utf8Char left = decode_utf8(word, from);
+  for (size_t at = from + left.size; at < word.size();) {
+    const Utf8Char right = decode_utf8(word, at);
+    if (!junctions_[junction_index(left.code, right.code)]) return at;
+    left = right;
+    at += right.size;
+  }
+  return word.size();
+}
+
+void BpeModel::encode_part(std::string_view part, BpeScratch& scratch, std::vector<int>& ids) const {
+  if (scratch.cache.find(part, ids)) return;
+  const size_t first = ids.size();
+  encode_uncached(part, scratch, ids);
+  scratch.cache.put(part, std::span(ids).subspan(first));
+}
+
+void BpeModel::encode_uncached(std::string_view part, BpeScratch& scratch, std::vector<int>& ids) const {
+  if (options_.ignore_merges) {
+    if (const auto id = vocabulary_.find(part)) return ids.push_back(*id);
+  }
+  scratch.symbols.clear();
+  split_symbols(part, scratch.symbols);
+  if (scratch.symbols.size() <= kShortWord) {
+    merge_short(scratch);
+  } else {
+    merge_long(scratch);
+  }
+  for (const int id : scratch.symbols) append_id(id, ids);
+}
+
+void BpeModel::append_id(int id, std::vector<int>& ids) const {
+  if (id < options_.first_virtual_id) return ids.push_back(id);
+  if (append_fallback(vocabulary_.text(id), ids)) return;
+  if (options_.unk_id) ids.push_back(*options_.unk_id);
+}
+
+// How the vocabulary spells a character (or byte) in its place in the word; `buffer` may hold the text.
+std::string_view BpeModel::spell(std::string_view unit, bool first, bool last, std::string& buffer) const {
+  const bool has_prefix = !first && !options_.continuing_prefix.empty();
+  const bool has_suffix = last && !options_.end_suffix.empty();
+  if (!has_prefix && !has_suffix) return unit;
+  buffer = cat(has_prefix ? options_.continuing_prefix : "", unit, has_suffix ? options_.end_suffix : "");
+  return buffer;
+}
+
+std::optional<int> BpeModel::find_symbol(std::string_view spelled) const {
+  if (!options_.byte_units || spelled.size() != 1) return vocabulary_.find(spelled);
+  const int id = id_of_byte_[static_cast<uint8_t>(spelled[0])];
+  return id < 0 ? std::nullopt : std::optional<int>(id);
+}
+
+bool BpeModel::append_fallback(std::string_view unit, std::vector<int>& symbols) const {
+  if (!options_.byte_fallback) return false;
+  const auto id_of = [&](char byte) { return fallback_ids_[static_cast<uint8_t>(byte)]; };
+  for (const char byte : unit)
+    if (id_of(byte) < 0) return false;
+  for (const char byte : unit) symbols.push_back(id_of(byte));
+  return true;
+}
+
+// An unknown character waits until the next known or unknown one (not byte fallback) comes: tokenizers' BPE
+// gives it out in that order, and so do we.
+void BpeModel::split_symbols(std::string_view word, std::vector<int>& symbols) const {
+  bool unknown_waits = false;
+  std::string buffer;
+  for (size_t at = 0; at < word.size();) {
+    const size_t size = options_.byte_units ? 1 : decode_utf8(word, at).size;
+    const std::string_view spelled = spell(word.substr(at, size), at == 0, at + size == word.size(), buffer);
+    const auto id = find_symbol(spelled);
+    at += size;
+    if (!id && append_fallback(spelled, symbols)) continue;
+    if (!id && !options_.unk_id) continue;
+    if (unknown_waits && (id || !options_.fuse_unk)) symbols.push_back(*options_.unk_id);
+    unknown_waits = !id;
+    if (id) symbols.push_back(*id);
+  }
+  if (unknown_waits) symbols.push_back(*options_.unk_id);
+}
+
+void BpeModel::merge_short(BpeScratch& scratch) const {
+  std::vector<int>& symbols = scratch.symbols;
+  std::vector<Merge>& merges = scratch.merges;
+  if (symbols.size() < 2) return;
+  merges.resize(symbols.size() - 1);
+  for (size_t i = 0; i < merges.size(); ++i) merges[i] = merges_.find(symbols[i], symbols[i + 1]);
+  while (!merges.empty()) {
+    const auto best = std::min_element(merges.begin(), merges.end());  // the leftmost of equals
+    if (*best == kNoMerge) return;
+    const auto at = static_cast<size_t>(best - merges.begin());
+    symbols[at] = merged_id(*best);
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    merges.erase(best);
+    if (at > 0) merges[at - 1] = merges_.find(symbols[at - 1], symbols[at]);
+    if (at < merges.size()) merges[at] = merges_.find(symbols[at], symbols[at + 1]);
+  }
+}
+
+// The same with a heap and a linked list: n log n.
+void BpeModel::merge_long(BpeScratch& scratch) const {
+  std::vector<int>& symbols = scratch.symbols;
+  std::vector<Merge>& merges = scratch.merges;
+  std::vector<uint32_t>&previous = scratch.previous, &next = scratch.next;
+  std::vector<uint64_t>& queue = scratch.queue;
+  const auto count = static_cast<uint32_t>(symbols.size());
+  LMD_CHECK(symbols.size() < kNowhere, symbols.size());
+  merges.assign(count, kNoMerge);
+  previous.resize(count);
+  next.resize(count);
+  queue.clear();
+  const auto enqueue = [&](uint32_t left) {
+    merges[left] = next[left] == kNowhere ? kNoMerge : merges_.find(symbols[left], symbols[next[left]]);
+    if (merges[left] != kNoMerge) queue.push_back((merges[left] & ~uint64_t{kNowhere}) | left);
+  };
+  for (uint32_t i = 0; i < count; ++i) {
+    previous[i] = i == 0 ? kNowhere : i - 1;
+    next[i] = i + 1 == count ? kNowhere : i + 1;
+    enqueue(i);
+  }
+  constexpr std::greater<> kLowestFirst;
+  std::make_heap(queue.begin(), queue.end(), kLowestFirst);
+  const auto push = [&](uint32_t left) {
+    const size_t before = queue.size();
+    enqueue(left);
+    if (queue.size() > before) std::push_heap(queue.begin(), queue.end(), kLowestFirst);
+  };
+  while (!queue.empty()) {
+    const uint64_t top = queue.front();
+    std::pop_heap(queue.begin(), queue.end(), kLowestFirst);
+    queue.pop_back();
+    const auto left = static_cast<uint32_t>(top);
+    if (merges[left] == kNoMerge || merges[left] >> 32 != top >> 32) continue;  // has changed since
+    const uint32_t right = next[left];
+    symbols[left] = merged_id(merges[left]);
+    merges[right] = kNoMerge;
+    next[left] = next[right];
+    if (next[left] != kNowhere) previous[next[left]] = left;
+    push(left);
+    if (previous[left] != kNowhere) push(previous[left]);
+  }
+  size_t kept = 0;
+  for (uint32_t i = 0; i != kNowhere; i = next[i]) symbols[kept++] = symbols[i];
+  symbols.resize(kept);
+}
+
+}  // namespace lmdeploy

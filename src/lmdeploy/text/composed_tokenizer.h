@@ -1,0 +1,72 @@
+// The tokenizer that tokenizer.json and GGUF files describe, put together from its parts.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdeploy/text/added_tokens.h"
+#include "lmdeploy/text/bpe_model.h"
+#include "lmdeploy/text/decoder.h"
+#include "lmdeploy/text/normalizer.h"
+#include "lmdeploy/text/pre_tokenizer.h"
+#include "lmdeploy/text/tokenizer.h"
+#include "lmdeploy/text/vocabulary.h"
+
+namespace lmdeploy {
+
+struct TokenizerParts {
+  std::unique_ptr<Normalizer> normalizer;  // nullptr: text stays as it is
+  PreTokenizerChain pre_tokenizer;
+  std::unique_ptr<BpeModel> model;
+  DecoderChain decoder;
+  Vocabulary vocabulary;  // as the file spells tokens; without added tokens
+  AddedTokens added_tokens;
+  std::vector<int> prefix_ids, suffix_ids;  // what add_special_tokens puts around a text
+  std::string bos_token, eos_token;         // "" when there is none
+  std::optional<int> bos_id, eos_id;
+  std::vector<int> end_ids;  // more than eos_id
+  std::string chat_template;
+
+  /// The id of an added token or, failing that, of the vocabulary.
+  std::optional<int> find_token(std::string_view text) const;
+  /// Adds with the id that the token has, or the next free one by the rule of the `tokenizers` library.
+  void add_token(const AddedToken& token);
+};
+
+class ComposedTokenizer : public Tokenizer {
+ public:
+  explicit ComposedTokenizer(TokenizerParts parts);
+  ~ComposedTokenizer() override;
+
+  std::vector<int> encode(std::string_view text, const EncodeOptions& options) const override;
+  std::string decode(std::span<const int> ids, bool skip_special_tokens) const override;
+  std::unique_ptr<DecodeStream> decode_stream(bool skip_special_tokens) const override;
+  int vocab_size() const override { return static_cast<int>(special_.size()); }
+  std::string_view token_text(int id) const override;
+  std::string token_bytes(int id) const override;
+  std::optional<int> token_id(std::string_view text) const override { return parts_.find_token(text); }
+  bool is_special(int id) const override;
+  std::optional<int> bos_id() const override { return parts_.bos_id; }
+  std::optional<int> eos_id() const override { return parts_.eos_id; }
+  std::vector<int> end_ids() const override;
+  std::string bos_token() const override { return parts_.bos_token; }
+  std::string eos_token() const override { return parts_.eos_token; }
+  std::string chat_template() const override { return parts_.chat_template; }
+
+ private:
+  class Stream;
+  class ScratchLease;
+  void encode_section(std::string_view text, bool at_start, bool parse_special, BpeScratch& scratch,
+                      std::vector<int>& ids) const;
+  void encode_plain(std::string text, bool at_start, BpeScratch& scratch, std::vector<int>& ids) const;
+
+  TokenizerParts parts_;
+  std::vector<bool> special_;  // by id
+  mutable std::mutex scratch_mutex_;
+  mutable std::vector<std::unique_ptr<BpeScratch>> idle_scratch_;  // as many as ever encoded at once
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,53 @@
+// Which two neighbouring tokens join into which, and how early: an open-addressing table for the inner loop.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lmdeploy/core/random.h"
+
+namespace lmdeploy {
+
+/// A merge: rank (lower joins first) in the upper half, the joined token's id in the lower, so that comparing
+/// merges compares ranks.
+using Merge = uint64_t;
+inline constexpr Merge kNoMerge = ~uint64_t{0};
+inline Merge make_merge(uint32_t rank, int id) { return uint64_t{rank} << 32 | static_cast<uint32_t>(id); }
+inline int merged_id(Merge merge) { return static_cast<int>(static_cast<uint32_t>(merge)); }
+
+/// Immutable once filled; thread-safe then.
+class MergeTable {
+ public:
+  explicit MergeTable(size_t max_merges = 0)
+      : entries_(std::bit_ceil(max_merges * 2 + 2)), mask_(entries_.size() - 1) {}
+
+  /// At most `max_merges` different pairs. A pair that is there gets the new merge.
+  void add(int left, int right, Merge merge) {
+    Entry& entry = entries_[slot_of(key_of(left, right))];
+    entry = {key_of(left, right), merge};
+  }
+  /// kNoMerge when the two do not join.
+  Merge find(int left, int right) const { return entries_[slot_of(key_of(left, right))].merge; }
+
+ private:
+  struct Entry {
+    uint64_t key = kFree;
+    Merge merge = kNoMerge;
+  };
+  static constexpr uint64_t kFree = ~uint64_t{0};
+  static uint64_t key_of(int left, int right) {
+    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  }
+  size_t slot_of(uint64_t key) const {
+    size_t slot = mix_bits(key) & mask_;
+    while (entries_[slot].key != key && entries_[slot].key != kFree) slot = (slot + 1) & mask_;
+    return slot;
+  }
+
+  std::vector<Entry> entries_;
+  size_t mask_;
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,40 @@
+// For tests: reference files that are not part of the repository, and small tokenizers that are.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdeploy/core/json.h"
+#include "lmdeploy/text/tokenizer.h"
+
+namespace lmdeploy {
+
+/// Reference encodings of real tokenizers (their README describes them); the folder may be missing.
+std::filesystem::path tokenizer_data();
+/// Names of its subfolders that hold `file`, sorted; empty when the folder is missing.
+std::vector<std::string> tokenizer_data_with(const std::string& file);
+/// A gzip file, unpacked.
+std::string read_gzip(const std::filesystem::path& path);
+/// One JSON value per line.
+std::vector<Json> parse_json_lines(std::string_view text, const std::string& where);
+std::vector<int> to_ids(const Json& array);
+
+/// From the text of a tokenizer.json.
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text);
+/// Byte-level BPE with a token for each byte, a few merges, and the added tokens <s> (bos), </s> (eos, both
+/// special) and <tool> (visible). Ids of bytes are the bytes.
+std::shared_ptr<const Tokenizer> tiny_byte_level_tokenizer();
+/// SentencePiece-like BPE: "▁" for spaces, byte fallback; Daily news at nine.
+std::shared_ptr<const Tokenizer> tiny_sentencepiece_tokenizer();
+
+/// Joined output of a Detokenizer that gets the ids one by one.
+std::string stream_decode(const std::shared_ptr<const Tokenizer>& tokenizer, const std::vector<int>& ids,
+                          bool skip_special_tokens);
+/// The non-empty pieces.
+std::vector<std::string> stream_pieces(const std::shared_ptr<const Tokenizer>& tokenizer,
+                                       const std::vector<int>& ids, bool skip_special_tokens);
+
+}  // namespace lmdeploy

@@ -71,6 +71,13 @@ bool is_past_last_layer(std::string_view name, std::string_view layer_prefix, in
   return error == std::errc() && end != name.data() + name.size() && *end == '.' && layer >= num_layers;
 }
 
+// The parts of a slot are listed from 0 up: they are stacked in the order of the table.
+void check_parts(std::span<const WeightRule> rules) {
+  std::array<int, kNumSlots> next{};
+  for (const WeightRule& rule : rules)
+    LMD_CHECK(rule.part == next[static_cast<size_t>(rule.slot)]++, "part out of order: ", rule.name);
+}
+
 class Planner {
  public:
   Planner(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules)
@@ -79,6 +86,7 @@ class Planner {
   }
 
   LoadPlan run() {
+    check_parts(rules_);
     plan_layer(DecoderWeights::kNoLayer);
     for (int64_t layer = 0; layer < spec_.num_layers; ++layer) plan_layer(layer);
     classify_unused();
@@ -108,7 +116,6 @@ class Planner {
       unfit_.add(cat(name, " is ", info.dtype, " ", info.shape, ", expected a float or quantised kind ",
                      to_string(want)));
     SlotPlan& slot = slots[static_cast<size_t>(rule.slot)];
-    LMD_CHECK(static_cast<size_t>(rule.part) == slot.tensors.size(), "rules out of order at ", name);
     slot.slot = rule.slot;
     slot.layer = layer;
     slot.is_matrix = rule.cols != Dim::kNone;

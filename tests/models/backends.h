@@ -1,0 +1,18 @@
+// The back ends that model tests run on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy::testing {
+
+/// "ref" and the CPU back end of each instruction set that this machine has: names fit for test names.
+std::vector<std::string> backend_names();
+/// One shared object for each name.
+const Kernels& backend(const std::string& name);
+/// The KV dtype in which a back end loses nothing against its activations.
+DType exact_kv_dtype(const Kernels& kernels);
+
+}  // namespace lmdeploy::testing

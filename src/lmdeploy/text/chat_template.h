@@ -20,12 +20,22 @@ struct RenderOptions {
 };
 
 /// Immutable; thread-safe.
+///
+/// Messages are OpenAI's: an array of {"role", "content", "tool_calls", ...}, or one text, which is a single
+/// prompt. All templates take them alike:
+/// - content: text, null (no text), or a list of parts. Text parts are joined by one "\n"; other parts go to
+///   templates that take part lists and are refused by the rest.
+/// - tool_calls[].function.arguments: a mapping or the JSON text of one; each template gets the kind it
+/// prints.
+///   Tools: OpenAI's {"type": "function", "function": {...}} or the functions themselves.
+/// - A last message of the assistant is a prefill: the prompt ends right after its text, and no new turn is
+///   opened (unless the template changes the text, or always opens a turn: the qwen2d5 family).
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
   virtual std::string name() const = 0;  // catalogue name, or "jinja"
-  /// `messages`: an array of {"role", "content", ...}. Throws Error(kInvalidArgument) with the template's own
-  /// words (raise_exception), or naming the role or field that it cannot take.
+  /// Throws Error(kInvalidArgument) with the template's own words (raise_exception), or naming the role or
+  /// field that it cannot take.
   virtual std::string render(const Json& messages, const RenderOptions& options = {}) const = 0;
   /// A single string prompt: one user message that opens the sequence, or a later turn.
   virtual std::string render_prompt(std::string_view prompt, const RenderOptions& options = {}) const;
@@ -60,5 +70,7 @@ std::shared_ptr<const ChatTemplate> choose_chat_template(const std::string& mode
                                                          const std::string& eos_token);
 /// Names of the catalogue, sorted; deprecated aliases left out.
 std::vector<std::string> chat_template_names();
+/// Whether the catalogue knows `name`, deprecated aliases included.
+bool is_chat_template_name(std::string_view name);
 
 }  // namespace lmdeploy

@@ -16,13 +16,25 @@ struct EngineConfig {
   int64_t max_batch_size = 128;  // running sequences
   int64_t block_len = 64;        // cache_block_seq_len
   int64_t num_blocks = 0;        // > 0: that many; 0: from kv_memory_bytes
-  size_t kv_memory_bytes = 0;    // 0: docs/engine.md says how it is chosen
-  int64_t max_prefill_token_num = 8192;  // tokens in one step, decode tokens on top
-  int64_t num_tokens_per_iter = 0;       // 0: max_prefill_token_num
+  /// 0: enough for max_batch_size sequences of session_len, or a quarter of the available memory where that
+  /// is less. Reserved address space; pages are taken on first use.
+  size_t kv_memory_bytes = 0;
+  /// Prompt tokens in one step, of all sequences together; decode tokens come on top. With max_batch_size on
+  /// top of it, at most LoadOptions::max_step_tokens of the model.
+  int64_t max_prefill_token_num = 8192;
+  /// A step takes at least num_tokens_per_iter prompt tokens, and more (up to max_prefill_token_num) where
+  /// the prompts known would otherwise need more than max_prefill_iters steps. 0: max_prefill_token_num.
+  int64_t num_tokens_per_iter = 0;
   int64_t max_prefill_iters = 1;
   bool enable_prefix_caching = false;
   DType kv_dtype = DType::kF16;
-  int64_t max_queued_requests = 0;  // 0: unlimited
+  int64_t max_queued_requests = 0;  // unfinished requests beyond max_batch_size; 0: unlimited
+  /// Logit rows in one step; at most LoadOptions::max_logit_rows of the model. 0: the larger of 512 and
+  /// max_batch_size.
+  int64_t max_logit_rows = 0;
+  /// Sessions kept between requests, session_len * 4 bytes each at most; beyond that the one unused for
+  /// longest is forgotten.
+  int64_t max_sessions = 4096;
 };
 
 struct EngineStats {
@@ -37,7 +49,9 @@ struct EngineStats {
 /// All methods are thread-safe.
 class Engine {
  public:
-  /// Runs `model` on a KV pool allocated from `kernels`. Both must outlive the engine.
+  /// Runs `model` on a KV pool allocated from `kernels`. Both must outlive the engine. Throws
+  /// Error(kInvalidArgument) naming a config field out of range, kResourceExhausted when the pool cannot be
+  /// had.
   Engine(Model& model, const Kernels& kernels, const EngineConfig& config);
   ~Engine();  // close()
   Engine(const Engine&) = delete;
@@ -52,6 +66,7 @@ class Engine {
   EngineStats stats() const;
   /// The effective session length.
   int64_t session_len() const;
+  /// As given, with the effective session_len, num_blocks and defaults filled in.
   const EngineConfig& config() const;
   /// Ends all requests with kAbort, joins the thread. A second call does nothing.
   void close();

@@ -19,7 +19,7 @@ namespace lmdeploy {
 /// draw. Penalties, bias and masks act under greedy too.
 struct SamplingParams {
   float temperature = 0;         // 0: greedy (arg-max, ties to the lowest id)
-  int top_k = 0;                 // 0: off
+  int top_k = 0;                 // 0 or -1: off
   float top_p = 1;               // (0, 1]
   float min_p = 0;               // [0, 1]
   float repetition_penalty = 1;  // > 0; over prompt and generated ids, once per distinct id
@@ -29,27 +29,38 @@ struct SamplingParams {
   uint64_t seed = 0;  // draws depend on (seed, number of tokens drawn in the session) alone
 };
 
+/// Rows of the model's own logits. kGeneration: row i predicts generated token i. kAll: a row for each of
+/// input_ids (the last one predicts the first generated token), then one for each generated token but the
+/// last. The row that predicts a stop id that is not part of the output is left out, unless it belongs to an
+/// input id.
 enum class LogitsOutput { kNone, kGeneration, kAll };
 
 struct Request {
-  uint64_t session_id = 0;  // 0: a session of its own that ends with the request
-  std::vector<int> input_ids;
+  uint64_t session_id = 0;     // 0: a session of its own that ends with the request
+  std::vector<int> input_ids;  // may be empty when the session has tokens already
   bool sequence_start = true;  // false: continue the session's history
   bool sequence_end = true;    // false: keep the session for later requests
-  int64_t step = -1;           // >= 0: roll the session back to this many tokens first
+  int64_t step = -1;  // >= 0: roll the session back to this many tokens first; more than it has: ignored
   SamplingParams sampling;
-  int64_t max_new_tokens = -1;  // < 0: whatever fits; clamped to the space left
+  int64_t max_new_tokens = -1;  // < 0: whatever fits; clamped to the space left; 0: only reads the prompt in
   int64_t min_new_tokens = 0;   // stop ids are masked before this many
   std::vector<int> stop_ids;    // end the request; not part of the output unless include_stop_id
   bool include_stop_id = false;
-  int repetition_ngram_size = 0,
-      repetition_ngram_threshold = 0;  // both > 0: stop when an n-gram repeats that often
-  int num_logprobs =
-      -1;  // >= 0: that many alternatives a token, and the chosen one, from the full distribution
+  /// Both > 0: kStop once the last `size` generated ids have come `threshold` times among the latest 1024
+  /// (overlaps count), but not before min_new_tokens.
+  int repetition_ngram_size = 0, repetition_ngram_threshold = 0;
+  /// >= 0: that many alternatives a token, and the chosen one: log-softmax of the model's own logits, before
+  /// penalties, temperature and filters.
+  int num_logprobs = -1;
   LogitsOutput logits = LogitsOutput::kNone;
-  bool score_prompt =
-      false;  // only the sum of -log p(id[i+1] | id[..i]) over the prompt; nothing is generated
+  /// Only the sum of -log p(id[i+1] | history, id[..i]) over the n - 1 pairs of input_ids; nothing is
+  /// generated and the request ends with kLength.
+  bool score_prompt = false;
 };
+
+/// Throws Error(kInvalidArgument) naming the field, what was found and what was expected. Checks all that
+/// does not depend on a session.
+void check_request(const Request& request, int64_t vocab_size);
 
 enum class FinishReason { kNone, kStop, kLength, kAbort, kError };
 std::string_view to_string(FinishReason reason);
@@ -84,7 +95,9 @@ class RequestHandle {
   virtual std::optional<RequestOutput> next(std::chrono::milliseconds timeout) = 0;
   /// The request ends with kAbort (at the latest one step later); what was generated stays in its session.
   virtual void cancel() = 0;
-  /// `notify` is called from the engine thread whenever next() has something; it must not block.
+  /// `notify` is called from the engine thread whenever next() has something, and from here when it has
+  /// something already. It must not block, call set_notify() or destroy the handle. The former one is not
+  /// running any more when this returns; none is once the handle is destroyed.
   virtual void set_notify(std::function<void()> notify) = 0;
 };
 

@@ -1,0 +1,93 @@
+// Tokens in, outputs out, and when to end.
+#include "lmdeploy/engine/active_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lmdeploy/engine/logits.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr size_t kRepetitionWindow = 1024;  // tokens
+
+bool contains(const std::vector<int>& ids, int id) { return std::ranges::find(ids, id) != ids.end(); }
+
+}  // namespace
+
+SampleInput ActiveRequest::sample_input(int64_t row) const {
+  SampleInput input;
+  input.row = row;
+  input.params = &request.sampling;
+  input.tokens = sequence->tokens;
+  input.generated_begin = prompt_end;
+  if (num_generated < request.min_new_tokens) input.banned_ids = request.stop_ids;
+  input.draw = sequence->num_drawn;
+  input.num_logprobs = request.num_logprobs;
+  return input;
+}
+
+void ActiveRequest::read_prompt_rows(const StepEntry& entry, ConstTensorView logits, int64_t first_row) {
+  if (sequence->rows_from == Sequence::kNoRows) return;
+  const int64_t end = entry.first + entry.count;
+  const int64_t begin = end - entry.num_rows;  // the token that the entry's first row belongs to
+  for (int64_t i = std::max(begin, sequence->rows_from); i < std::min(end, prompt_end); ++i) {
+    const int64_t row = first_row + i - begin;
+    if (request.logits == LogitsOutput::kAll) append_row(logits, row);
+    if (request.score_prompt && i + 1 < prompt_end)
+      prompt_nll += negative_log_likelihood(logits_row(logits, row, row_buffer_),
+                                            sequence->tokens[static_cast<size_t>(i) + 1]);
+  }
+  sequence->rows_from = std::max(sequence->rows_from, end);  // not again, should the request be preempted
+}
+
+FinishReason ActiveRequest::accept(const SampleResult& drawn, ConstTensorView logits, int64_t row) {
+  const bool row_is_out = request.logits == LogitsOutput::kAll && sequence->length() == prompt_end;
+  sequence->tokens.push_back(drawn.token);
+  ++sequence->num_drawn;
+  if (request.include_stop_id || !contains(request.stop_ids, drawn.token)) {
+    ++num_generated;
+    output.token_ids.push_back(drawn.token);
+    if (request.num_logprobs >= 0) output.logprobs.push_back(drawn.logprobs);
+    if (request.logits != LogitsOutput::kNone && !row_is_out) append_row(logits, row);
+  }
+  return finish_after(drawn.token);
+}
+
+FinishReason ActiveRequest::finish_after(int token) const {
+  if (contains(request.stop_ids, token)) return FinishReason::kStop;
+  const auto generated = std::span(sequence->tokens).subspan(static_cast<size_t>(prompt_end));
+  if (num_generated >= request.min_new_tokens &&
+      repeats(generated, request.repetition_ngram_size, request.repetition_ngram_threshold))
+    return FinishReason::kStop;
+  return sequence->length() >= max_length ? FinishReason::kLength : FinishReason::kNone;
+}
+
+void ActiveRequest::append_row(ConstTensorView logits, int64_t row) {
+  const std::span<const float> values = logits_row(logits, row, row_buffer_);
+  output.logits.insert(output.logits.end(), values.begin(), values.end());
+}
+
+RequestOutput ActiveRequest::take_output(FinishReason reason) {
+  output.prompt_tokens = static_cast<int64_t>(request.input_ids.size());
+  output.cached_tokens = std::max<int64_t>(0, sequence->num_reused);
+  output.generated_tokens = num_generated;
+  output.session_tokens = sequence->length();
+  output.prompt_nll = prompt_nll;
+  output.finish = reason;
+  return std::exchange(output, {});
+}
+
+bool repeats(std::span<const int> tokens, int size, int threshold) {
+  if (size <= 0 || threshold <= 0) return false;
+  tokens = tokens.last(std::min(tokens.size(), kRepetitionWindow));
+  const auto n = static_cast<size_t>(size);
+  if (tokens.size() < n) return false;
+  const std::span<const int> last = tokens.last(n);
+  int found = 0;
+  for (size_t i = 0; i + n <= tokens.size(); ++i)
+    if (std::ranges::equal(tokens.subspan(i, n), last) && ++found >= threshold) return true;
+  return false;
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,49 @@
+// A request while it runs: what was asked, what has come of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "lmdeploy/engine/channel.h"
+#include "lmdeploy/engine/sampler.h"
+#include "lmdeploy/engine/scheduler.h"
+#include "lmdeploy/engine/sequence.h"
+
+namespace lmdeploy {
+
+struct ActiveRequest {
+  uint64_t id = 0;  // rises in order of arrival
+  Request request;
+  std::shared_ptr<Channel> channel;
+  std::unique_ptr<Sequence> sequence;
+  int64_t prompt_end = 0;     // tokens of the sequence before the first generated one
+  int64_t max_length = 0;     // tokens of the sequence at which the request ends
+  int64_t num_generated = 0;  // without a stop id that is not part of the output
+  double prompt_nll = 0;
+  bool first_step_done = false;
+  RequestOutput output;  // what this step has added
+
+  bool generates() const { return max_length > prompt_end; }
+  /// What to draw the next token from; `row` of the step's logits is that of the last token.
+  SampleInput sample_input(int64_t row) const;
+  /// Scores and hands out the rows of `entry` that belong to input ids. `first_row`: of the entry in
+  /// `logits`.
+  void read_prompt_rows(const StepEntry& entry, ConstTensorView logits, int64_t first_row);
+  /// Appends a drawn token; `row` is that it was drawn from. Returns why the request ends with it, or kNone.
+  FinishReason accept(const SampleResult& drawn, ConstTensorView logits, int64_t row);
+  /// Fills in the totals and takes the step's output.
+  RequestOutput take_output(FinishReason reason);
+
+ private:
+  FinishReason finish_after(int token) const;
+  void append_row(ConstTensorView logits, int64_t row);
+  std::vector<float> row_buffer_;
+};
+
+/// Whether the last `size` tokens have come at least `threshold` times among the latest 1024; overlapping
+/// occurrences count, and so does the last one itself. False when either number is 0.
+bool repeats(std::span<const int> tokens, int size, int threshold);
+
+}  // namespace lmdeploy

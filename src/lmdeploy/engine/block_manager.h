@@ -1,0 +1,119 @@
+// Who uses which block of the KV pool. Counts and ids only; the memory itself is KvPool's.
+//
+// A block is free (empty), used (held by one or more sequences) or cached (held by nobody, content kept until
+// the block is needed). free + used + cached == total at any time. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace lmdeploy {
+
+class BlockManager;
+
+/// One particular content of a block. The id is recycled, the unique id never: a key whose unique id is no
+/// longer the block's names content that is gone.
+struct BlockKey {
+  int32_t id = -1;
+  uint64_t unique_id = 0;  // 0: no content
+  bool operator==(const BlockKey&) const = default;
+};
+
+/// Owns one use of a block and ends it when destroyed.
+class BlockHandle {
+ public:
+  BlockHandle() = default;
+  BlockHandle(BlockHandle&& other) noexcept;
+  BlockHandle& operator=(BlockHandle&& other) noexcept;
+  ~BlockHandle();
+
+  int32_t id() const { return id_; }
+  BlockKey key() const;
+  /// Whether the block becomes cached (true) or free (false) when its last user lets go.
+  void set_keep(bool keep);
+  /// Makes the block's content unfindable by earlier keys, so that it may be written again. False, and
+  /// nothing happens, while another sequence holds the block too.
+  bool make_private();
+  /// The content is not to be trusted: no key finds it any more and it will not be kept.
+  void spoil();
+
+ private:
+  friend class BlockManager;
+  BlockHandle(BlockManager* manager, int32_t id) : manager_(manager), id_(id) {}
+
+  BlockManager* manager_ = nullptr;
+  int32_t id_ = -1;
+};
+
+/// The blocks of one sequence in token order. Lets go from the tail, so that the head is used most recently
+/// and a chain of cached blocks loses its tail first.
+class BlockList {
+ public:
+  BlockList() = default;
+  BlockList(BlockList&&) noexcept = default;
+  BlockList& operator=(BlockList&&) = delete;
+  ~BlockList() { truncate(0); }
+
+  int64_t size() const { return static_cast<int64_t>(handles_.size()); }
+  BlockHandle& operator[](int64_t i) { return handles_[static_cast<size_t>(i)]; }
+  const BlockHandle& operator[](int64_t i) const { return handles_[static_cast<size_t>(i)]; }
+  void append(BlockHandle handle) { handles_.push_back(std::move(handle)); }
+  /// Lets go of all but the first `count` blocks.
+  void truncate(int64_t count);
+
+ private:
+  std::vector<BlockHandle> handles_;
+};
+
+class BlockManager {
+ public:
+  explicit BlockManager(int64_t num_blocks);
+  BlockManager(const BlockManager&) = delete;
+  BlockManager& operator=(const BlockManager&) = delete;
+
+  /// An empty block: the free one with the lowest id, else the cached one that was let go of longest ago,
+  /// whose content is forgotten. Nothing when all are used.
+  std::optional<BlockHandle> allocate();
+  /// One more use of content that is still there; nothing when it is gone.
+  std::optional<BlockHandle> acquire(BlockKey key);
+  bool holds(BlockKey key) const;
+  /// Frees the block if it is cached with this content; otherwise nothing happens.
+  void discard(BlockKey key);
+
+  int64_t num_total() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t num_free() const { return static_cast<int64_t>(free_ids_.size()); }
+  int64_t num_cached() const { return num_cached_; }
+  int64_t num_used() const { return num_total() - num_free() - num_cached(); }
+  /// Blocks that allocate() can give now.
+  int64_t num_available() const { return num_free() + num_cached(); }
+  int32_t use_count(int32_t id) const { return block(id).use_count; }
+
+  /// Aborts unless every block is in exactly one of the three states and all links agree.
+  void check_invariants() const;
+
+ private:
+  friend class BlockHandle;
+  static constexpr int32_t kNone = -1;
+  struct Block {
+    uint64_t unique_id = 0;  // 0: free
+    int32_t use_count = 0;
+    bool keep = false;
+    int32_t older = kNone, newer = kNone;  // neighbours while cached
+  };
+
+  Block& block(int32_t id) { return blocks_[static_cast<size_t>(id)]; }
+  const Block& block(int32_t id) const { return blocks_[static_cast<size_t>(id)]; }
+  void release(int32_t id);
+  void set_free(int32_t id);
+  void link_newest(int32_t id);
+  void unlink(int32_t id);
+
+  std::vector<Block> blocks_;
+  std::vector<int32_t> free_ids_;  // a heap, lowest id on top: pages of the pool are touched in order
+  int32_t oldest_ = kNone, newest_ = kNone;  // ends of the list of cached blocks
+  int64_t num_cached_ = 0;
+  uint64_t last_unique_id_ = 0;
+};
+
+}  // namespace lmdeploy

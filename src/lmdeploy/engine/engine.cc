@@ -1,0 +1,170 @@
+// The engine thread around EngineCore, and the handles of its requests.
+#include "lmdeploy/engine/engine.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/core/system_memory.h"
+#include "lmdeploy/engine/engine_core.h"
+#include "lmdeploy/engine/inbox.h"
+
+namespace lmdeploy {
+namespace {
+
+/// May outlive the engine.
+class Handle final : public RequestHandle {
+ public:
+  Handle(std::shared_ptr<Channel> channel, std::shared_ptr<Inbox> inbox, uint64_t id)
+      : channel_(std::move(channel)), inbox_(std::move(inbox)), id_(id) {}
+  ~Handle() override {
+    cancel();
+    channel_->close();
+  }
+  std::optional<RequestOutput> next(std::chrono::milliseconds timeout) override {
+    return channel_->next(timeout);
+  }
+  void cancel() override {
+    if (!channel_->finished()) inbox_->push(CancelCommand{id_});
+  }
+  void set_notify(std::function<void()> notify) override { channel_->set_notify(std::move(notify)); }
+
+ private:
+  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<Inbox> inbox_;
+  uint64_t id_;
+};
+
+int64_t max_unfinished(const EngineConfig& config) {
+  return config.max_queued_requests == 0 ? 0 : config.max_batch_size + config.max_queued_requests;
+}
+
+EngineConfig resolve(const Model& model, const EngineConfig& config) {
+  return resolve_config(config, model.spec(), model.kv_layout(config.kv_dtype, config.block_len),
+                        system_memory().available_bytes);
+}
+
+[[noreturn]] void refuse_closed() { throw Error(ErrorCode::kClosed, "request: the engine has been closed"); }
+
+RequestOutput refusal(const Request& request, const Error& error) {
+  RequestOutput output;
+  output.prompt_tokens = static_cast<int64_t>(request.input_ids.size());
+  output.finish = FinishReason::kError;
+  output.error_code = error.code();
+  output.error_message = error.what();
+  return output;
+}
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(Model& model, const Kernels& kernels, const EngineConfig& config)
+      : config_(resolve(model, config)),
+        vocab_size_(model.spec().vocab_size),
+        core_(model, kernels, config_),
+        inbox_(std::make_shared<Inbox>(max_unfinished(config_))),
+        stats_(core_.stats()),
+        thread_([this] { run(); }) {}
+
+  ~Impl() { close(); }
+
+  std::unique_ptr<RequestHandle> submit(Request request) {
+    if (inbox_->closed()) refuse_closed();
+    auto channel = std::make_shared<Channel>();
+    SubmitCommand command = {.request = std::move(request), .channel = channel};
+    try {
+      check_request(command.request, vocab_size_);
+      if (command.request.sequence_start) check_length(command.request, 0, config_.session_len);
+    } catch (const Error& error) {
+      ++num_refused_;
+      channel->push(refusal(command.request, error));
+      return std::make_unique<Handle>(std::move(channel), inbox_, 0);
+    }
+    const Inbox::Submitted submitted = inbox_->submit(command);
+    if (submitted == Inbox::Submitted::kClosed) refuse_closed();
+    if (submitted == Inbox::Submitted::kFull)
+      throw Error(ErrorCode::kResourceExhausted,
+                  cat("request: ", max_unfinished(config_), " requests run or wait already (max_batch_size ",
+                      config_.max_batch_size, ", max_queued_requests ", config_.max_queued_requests,
+                      "): try again later"));
+    return std::make_unique<Handle>(std::move(channel), inbox_, command.id);
+  }
+
+  void end_session(uint64_t session_id) { inbox_->push(EndSessionCommand{session_id}); }
+
+  EngineStats stats() const {
+    const std::lock_guard lock(stats_mutex_);
+    EngineStats stats = stats_;
+    stats.failed += num_refused_;
+    return stats;
+  }
+
+  const EngineConfig& config() const { return config_; }
+
+  void close() {
+    inbox_->close();
+    const std::lock_guard lock(join_mutex_);
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void run() {
+    std::vector<Command> commands = inbox_->drain(/*busy=*/false);
+    while (!inbox_->closed()) {
+      guarded([&] { core_.step(std::move(commands)); });
+      publish();
+      commands = inbox_->drain(core_.has_work());
+    }
+    guarded([&] { core_.abort_all(std::move(commands)); });
+    guarded([&] { core_.abort_all(inbox_->drain(/*busy=*/true)); });
+    publish();
+  }
+
+  /// What a step cannot attribute to a request (memory ran out between requests, say) ends all of them, not
+  /// the engine.
+  template <typename Action>
+  void guarded(Action&& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      LMD_LOG(kError, "the engine's step failed; all requests end: ", error.what());
+      core_.fail_all(error);
+    }
+  }
+
+  /// Figures first, so that a caller who has seen a request end also sees its blocks and its place free.
+  void publish() {
+    {
+      const std::lock_guard lock(stats_mutex_);
+      stats_ = core_.stats();
+    }
+    inbox_->ended(core_.num_ending());
+    core_.deliver();
+  }
+
+  const EngineConfig config_;
+  const int64_t vocab_size_;
+  EngineCore core_;  // the thread's own
+  std::shared_ptr<Inbox> inbox_;
+  std::atomic<int64_t> num_refused_{0};
+  mutable std::mutex stats_mutex_;
+  EngineStats stats_;
+  std::mutex join_mutex_;
+  std::thread thread_;  // last: runs on all of the above
+};
+
+Engine::Engine(Model& model, const Kernels& kernels, const EngineConfig& config)
+    : impl_(std::make_unique<Impl>(model, kernels, config)) {}
+Engine::~Engine() = default;
+
+std::unique_ptr<RequestHandle> Engine::submit(Request request) { return impl_->submit(std::move(request)); }
+void Engine::end_session(uint64_t session_id) { impl_->end_session(session_id); }
+EngineStats Engine::stats() const { return impl_->stats(); }
+int64_t Engine::session_len() const { return impl_->config().session_len; }
+const EngineConfig& Engine::config() const { return impl_->config(); }
+void Engine::close() { impl_->close(); }
+
+}  // namespace lmdeploy

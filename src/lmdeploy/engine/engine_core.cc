@@ -1,0 +1,334 @@
+// The step, and what happens to requests around it.
+#include "lmdeploy/engine/engine_core.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <span>
+
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/models/rope.h"
+
+namespace lmdeploy {
+namespace {
+
+ErrorCode code_of(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? ErrorCode::kResourceExhausted
+                                                                : ErrorCode::kInternal;
+}
+
+bool only_reads(const Request& request) { return request.score_prompt || request.max_new_tokens == 0; }
+
+// Sequence length at which the request ends.
+int64_t max_length_of(const Request& request, int64_t prompt_end, int64_t session_len) {
+  if (only_reads(request)) return prompt_end;
+  const int64_t space = session_len - prompt_end;
+  if (request.max_new_tokens < 0) return session_len;
+  if (request.max_new_tokens > space)
+    LMD_LOG(kWarning, "max_new_tokens ", request.max_new_tokens, " is clamped to ", space,
+            ", what is left of session_len ", session_len);
+  return prompt_end + std::min(request.max_new_tokens, space);
+}
+
+int64_t rows_from_of(const Request& request, int64_t prompt_begin) {
+  const bool all = request.score_prompt || request.logits == LogitsOutput::kAll;
+  return all ? prompt_begin : Sequence::kNoRows;
+}
+
+SchedulerConfig scheduler_config(const EngineConfig& config) {
+  return {.max_batch_size = config.max_batch_size,
+          .max_prefill_token_num = config.max_prefill_token_num,
+          .num_tokens_per_iter = config.num_tokens_per_iter,
+          .max_prefill_iters = config.max_prefill_iters,
+          .max_logit_rows = config.max_logit_rows};
+}
+
+}  // namespace
+
+void check_length(const Request& request, int64_t history, int64_t session_len) {
+  const auto prompt = static_cast<int64_t>(request.input_ids.size());
+  const int64_t room = only_reads(request) ? session_len : session_len - 1;
+  if (history + prompt <= room) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              cat("prompt has ", prompt, " tokens",
+                  history > 0 ? cat(" and the session ", history, " before it") : "", ", session holds ",
+                  session_len, only_reads(request) ? "" : " and needs room for at least one new token",
+                  ": shorten the prompt or raise session_len"));
+}
+
+EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config)
+    : model_(model),
+      config_(config),
+      pool_(model.kv_layout(config.kv_dtype, config.block_len), config.num_blocks, kernels.allocator()),
+      blocks_(config.num_blocks),
+      index_(config.enable_prefix_caching ? std::make_unique<PrefixIndex>(blocks_, config.block_len)
+                                          : nullptr),
+      store_{blocks_, index_.get(), config.block_len},
+      sessions_(config.max_sessions, store_),
+      scheduler_(scheduler_config(config), store_),
+      sampler_(kernels.threads()) {}
+
+void EngineCore::step(std::vector<Command> commands) {
+  carry_out(commands);
+  const StepPlan& plan = scheduler_.plan();
+  for (Sequence* sequence : plan.too_large)
+    fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
+         cat("a sequence of ", sequence->length(), " tokens needs more than the ", config_.num_blocks,
+             " blocks of ", config_.block_len, " tokens that the KV cache has"));
+  if (!plan.entries.empty()) run(plan);
+}
+
+void EngineCore::run(const StepPlan& plan) {
+  step_ids_.clear();
+  for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
+  try {
+    commit(plan, model_.forward(buffers_.fill(plan), pool_.view()));
+    ++counters_.steps;
+  } catch (const std::exception& error) {
+    LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", error.what());
+    for (const uint64_t id : step_ids_)
+      if (const auto found = active_.find(id); found != active_.end())
+        fail(*found->second, code_of(error), error.what());
+  }
+}
+
+void EngineCore::commit(const StepPlan& plan, ConstTensorView logits) {
+  int64_t row = 0;
+  samples_.clear();
+  for (const StepEntry& entry : plan.entries) {
+    ActiveRequest& active = *active_.at(entry.sequence->request_id);
+    count_first_step(active);
+    active.read_prompt_rows(entry, logits, row);
+    row += entry.num_rows;
+    if (entry.completes && active.generates()) samples_.push_back(active.sample_input(row - 1));
+  }
+  draw(plan, logits);
+}
+
+void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
+  const std::span<const SampleResult> results = sampler_.sample(logits, samples_);
+  size_t next = 0;
+  for (const StepEntry& entry : plan.entries) {
+    ActiveRequest& active = *active_.at(entry.sequence->request_id);
+    FinishReason reason = FinishReason::kNone;
+    std::string error =
+        std::isfinite(active.prompt_nll) ? "" : "the model's logits for the prompt are not finite";
+    entry.sequence->cache_len += entry.count;
+    if (entry.completes && active.generates()) {
+      const SampleResult& result = results[next];
+      if (error.empty()) error = result.error;
+      if (error.empty()) reason = active.accept(result, logits, samples_[next].row);
+      ++next;
+    } else if (entry.completes) {
+      reason = FinishReason::kLength;
+    }
+    if (!error.empty()) {
+      fail(active, ErrorCode::kInternal, error);
+      continue;
+    }
+    publish_blocks(*entry.sequence, store_);
+    finish(active, reason);
+  }
+}
+
+void EngineCore::count_first_step(ActiveRequest& active) {
+  if (active.first_step_done) return;
+  active.first_step_done = true;
+  const auto prompt = static_cast<int64_t>(active.request.input_ids.size());
+  counters_.prompt_tokens += prompt;
+  if (index_ == nullptr) return;
+  counters_.prefix_queried_tokens += prompt;
+  counters_.prefix_hit_tokens += active.sequence->num_reused;
+}
+
+void EngineCore::carry_out(std::vector<Command>& commands) {
+  for (Command& command : commands) std::visit([&](auto& c) { carry_out(c); }, command);
+}
+
+void EngineCore::carry_out(SubmitCommand& command) {
+  try {
+    admit(command);
+  } catch (const std::exception& error) {
+    RequestOutput output;
+    output.prompt_tokens = static_cast<int64_t>(command.request.input_ids.size());
+    output.finish = FinishReason::kError;
+    output.error_code = code_of(error);
+    output.error_message = error.what();
+    outputs_.emplace_back(std::move(command.channel), std::move(output));
+    ++counters_.failed;
+  }
+}
+
+void EngineCore::admit(SubmitCommand& command) {
+  auto active = std::make_unique<ActiveRequest>();
+  active->id = command.id;
+  active->sequence = open_sequence(command.request);
+  Sequence& sequence = *active->sequence;
+  append_prompt(sequence, command.request);
+  sequence.request_id = command.id;
+  active->prompt_end = sequence.length();
+  active->max_length = max_length_of(command.request, active->prompt_end, config_.session_len);
+  active->request = std::move(command.request);
+  active->channel = command.channel;
+  scheduler_.add(sequence);
+  active_.emplace(command.id, std::move(active));
+}
+
+std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
+  const uint64_t id = request.session_id;
+  if (id == 0) {
+    check_length(request, 0, config_.session_len);
+    return std::make_unique<Sequence>();
+  }
+  if (sessions_.state(id) == SessionTable::State::kBusy)
+    throw Error(ErrorCode::kBusy,
+                cat("session ", id, " has a request that has not ended: wait for it or cancel it"));
+  if (!request.sequence_start) return continue_session(request);
+  check_length(request, 0, config_.session_len);
+  sessions_.erase(id);
+  sessions_.open(id);
+  auto sequence = std::make_unique<Sequence>();
+  sequence->session_id = id;
+  return sequence;
+}
+
+// Nothing is changed when the request is refused.
+std::unique_ptr<Sequence> EngineCore::continue_session(const Request& request) {
+  const uint64_t id = request.session_id;
+  if (sessions_.state(id) == SessionTable::State::kUnknown)
+    throw Error(ErrorCode::kNotFound,
+                cat("session ", id,
+                    " is not known: it was never started, has ended, or was forgotten because more"
+                    " than ",
+                    config_.max_sessions, " others have been used since; set sequence_start"));
+  const int64_t held = sessions_.resting(id).length();
+  if (request.step > held)
+    LMD_LOG(kWarning, "session ", id, ": step ", request.step, " is ignored, it holds ", held, " tokens");
+  const int64_t history = request.step < 0 ? held : std::min(request.step, held);
+  check_length(request, history, config_.session_len);
+  if (history == 0 && request.input_ids.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("session ", id, ": input_ids is empty and so is the history"));
+  std::unique_ptr<Sequence> sequence = sessions_.take(id);
+  truncate(*sequence, history);
+  return sequence;
+}
+
+void EngineCore::append_prompt(Sequence& sequence, const Request& request) {
+  sequence.prompt_begin = sequence.length();
+  sequence.rows_from = rows_from_of(request, sequence.prompt_begin);
+  sequence.num_reused = -1;
+  if (sequence.prompt_begin == 0) {  // rope tables are chosen once for the life of a session
+    sequence.rope_length = static_cast<int32_t>(request.input_ids.size());
+    sequence.prefix_salt = static_cast<uint64_t>(rope_table_key(model_.spec().rope, sequence.rope_length));
+  }
+  sequence.tokens.insert(sequence.tokens.end(), request.input_ids.begin(), request.input_ids.end());
+}
+
+void EngineCore::carry_out(CancelCommand& command) {
+  const auto found = active_.find(command.id);
+  if (found != active_.end()) finish(*found->second, FinishReason::kAbort);
+}
+
+void EngineCore::carry_out(EndSessionCommand& command) {
+  const auto running = std::ranges::find_if(
+      active_, [&](const auto& item) { return item.second->sequence->session_id == command.session_id; });
+  if (command.session_id != 0 && running != active_.end()) {
+    running->second->request.sequence_end = true;
+    finish(*running->second, FinishReason::kAbort);
+  } else {
+    sessions_.erase(command.session_id);
+  }
+}
+
+void EngineCore::finish(ActiveRequest& active, FinishReason reason) {
+  const bool says_something = !active.output.token_ids.empty() || !active.output.logits.empty();
+  if (reason == FinishReason::kNone && !says_something) return;
+  counters_.generated_tokens += static_cast<int64_t>(active.output.token_ids.size());
+  RequestOutput output = active.take_output(reason);
+  if (reason == FinishReason::kNone) {
+    outputs_.emplace_back(active.channel, std::move(output));
+    return;
+  }
+  ++(reason == FinishReason::kAbort ? counters_.aborted : counters_.finished);
+  retire(active, !active.request.sequence_end, std::move(output));
+}
+
+// The session is left as it was before the request, unless that was to be its last.
+void EngineCore::fail(ActiveRequest& active, ErrorCode code, const std::string& message) {
+  ++counters_.failed;
+  Sequence& sequence = *active.sequence;
+  spoil_blocks(sequence, store_);
+  truncate(sequence, sequence.prompt_begin);
+  active.output = {};
+  RequestOutput output = active.take_output(FinishReason::kError);
+  output.error_code = code;
+  output.error_message = message;
+  retire(active, !active.request.sequence_end && sequence.prompt_begin > 0, std::move(output));
+}
+
+void EngineCore::retire(ActiveRequest& active, bool keep_session, RequestOutput output) {
+  Sequence& sequence = *active.sequence;
+  scheduler_.remove(sequence);
+  outputs_.emplace_back(std::move(active.channel), std::move(output));
+  if (keep_session) {
+    rest(sequence, store_);
+    sessions_.put_back(std::move(active.sequence));
+  } else {
+    drop_blocks(sequence, store_);
+    sessions_.erase(sequence.session_id);
+  }
+  active_.erase(active.id);
+}
+
+void EngineCore::abort_all(std::vector<Command> commands) {
+  carry_out(commands);
+  while (!active_.empty()) finish(*active_.begin()->second, FinishReason::kAbort);
+}
+
+void EngineCore::fail_all(const std::exception& error) {
+  while (!active_.empty()) fail(*active_.begin()->second, code_of(error), error.what());
+}
+
+void EngineCore::deliver() {
+  for (auto& [channel, output] : outputs_) channel->push(std::move(output));
+  outputs_.clear();
+}
+
+int64_t EngineCore::num_ending() const {
+  return std::ranges::count_if(outputs_,
+                               [](const auto& item) { return item.second.finish != FinishReason::kNone; });
+}
+
+EngineStats EngineCore::stats() const {
+  EngineStats stats = counters_;
+  stats.total_blocks = blocks_.num_total();
+  stats.free_blocks = blocks_.num_free();
+  stats.used_blocks = blocks_.num_used();
+  stats.cached_blocks = blocks_.num_cached();
+  stats.running = scheduler_.num_running();
+  stats.waiting = scheduler_.num_waiting();
+  stats.sessions = sessions_.size();
+  stats.preemptions = scheduler_.num_preemptions();
+  return stats;
+}
+
+void EngineCore::check_invariants() const {
+  blocks_.check_invariants();
+  std::vector<int32_t> owners(static_cast<size_t>(blocks_.num_total()), 0);
+  for (const auto& [id, active] : active_) {
+    const Sequence& sequence = *active->sequence;
+    for (int64_t i = 0; i < sequence.blocks.size(); ++i) {
+      const BlockHandle& block = sequence.blocks[i];
+      ++owners[static_cast<size_t>(block.id())];
+      if ((i + 1) * config_.block_len <= sequence.cache_len) continue;
+      LMD_CHECK(blocks_.use_count(block.id()) == 1 && !(index_ && index_->contains(block.key())), "block ",
+                block.id(), " is to be written by request ", id, " but others can read it");
+    }
+  }
+  for (int32_t id = 0; id < blocks_.num_total(); ++id)
+    LMD_CHECK(owners[static_cast<size_t>(id)] == blocks_.use_count(id), "block ", id);
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,94 @@
+// The engine without its thread: commands in, one step, outputs out. Owns all sequences, sessions and blocks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lmdeploy/engine/active_request.h"
+#include "lmdeploy/engine/engine.h"
+#include "lmdeploy/engine/kv_pool.h"
+#include "lmdeploy/engine/sampler.h"
+#include "lmdeploy/engine/scheduler.h"
+#include "lmdeploy/engine/session_table.h"
+#include "lmdeploy/engine/step_buffers.h"
+
+namespace lmdeploy {
+
+struct SubmitCommand {
+  uint64_t id = 0;  // rises from command to command
+  Request request;  // has passed check_request()
+  std::shared_ptr<Channel> channel;
+};
+struct CancelCommand {
+  uint64_t id = 0;  // unknown or ended: ignored
+};
+struct EndSessionCommand {
+  uint64_t session_id = 0;
+};
+using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand>;
+
+/// `history` tokens of the session and `prompt` more must fit into it, with one to spare for a request that
+/// generates. Throws Error(kInvalidArgument) with both numbers.
+void check_length(const Request& request, int64_t history, int64_t session_len);
+
+/// One thread.
+class EngineCore {
+ public:
+  /// `config` as resolve_config() gives it. Model and kernels must outlive the core.
+  EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config);
+
+  /// Carries the commands out in order, then computes one step. Does not throw for anything that a request,
+  /// the model or the sampler does: the requests concerned end with kError.
+  void step(std::vector<Command> commands);
+  bool has_work() const { return !active_.empty(); }
+  /// Ends everything that runs or waits or comes with `commands`.
+  void abort_all(std::vector<Command> commands = {});
+  void fail_all(const std::exception& error);
+  /// Hands the outputs since the last call to their channels.
+  void deliver();
+  /// How many requests end with these outputs.
+  int64_t num_ending() const;
+  EngineStats stats() const;
+  /// Aborts unless all blocks are accounted for and no block that will be written to has a second owner.
+  void check_invariants() const;
+
+ private:
+  void carry_out(std::vector<Command>& commands);
+  void carry_out(SubmitCommand& command);
+  void carry_out(CancelCommand& command);
+  void carry_out(EndSessionCommand& command);
+  void admit(SubmitCommand& command);
+  std::unique_ptr<Sequence> open_sequence(const Request& request);
+  std::unique_ptr<Sequence> continue_session(const Request& request);
+  void append_prompt(Sequence& sequence, const Request& request);
+
+  void run(const StepPlan& plan);
+  void commit(const StepPlan& plan, ConstTensorView logits);
+  void draw(const StepPlan& plan, ConstTensorView logits);
+  void count_first_step(ActiveRequest& active);
+  void finish(ActiveRequest& active, FinishReason reason);
+  void fail(ActiveRequest& active, ErrorCode code, const std::string& message);
+  void retire(ActiveRequest& active, bool keep_session, RequestOutput output);
+
+  Model& model_;
+  EngineConfig config_;
+  KvPool pool_;
+  BlockManager blocks_;
+  std::unique_ptr<PrefixIndex> index_;  // nullptr: prefix caching is off
+  BlockStore store_;
+  SessionTable sessions_;
+  Scheduler scheduler_;
+  Sampler sampler_;
+  StepBuffers buffers_;
+  std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;                // by id
+  std::vector<SampleInput> samples_;                                         // of this step
+  std::vector<uint64_t> step_ids_;                                           // requests of this step
+  std::vector<std::pair<std::shared_ptr<Channel>, RequestOutput>> outputs_;  // not delivered yet
+  EngineStats counters_;  // totals only; gauges are read when asked for
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,41 @@
+// Commands on their way to the engine thread.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "lmdeploy/engine/engine_core.h"
+
+namespace lmdeploy {
+
+/// Any number of writers, one reader that sleeps while there is nothing to do. Thread-safe.
+class Inbox {
+ public:
+  enum class Submitted { kAccepted, kFull, kClosed };
+
+  /// `max_unfinished`: 0 for no limit.
+  explicit Inbox(int64_t max_unfinished) : max_unfinished_(max_unfinished) {}
+
+  /// Numbers the command; the number is its request's id.
+  Submitted submit(SubmitCommand& command);
+  /// Dropped once the inbox is closed.
+  void push(Command command);
+  /// `count` requests have ended.
+  void ended(int64_t count);
+  void close();
+  bool closed();
+  /// All commands since the last call, in order; waits for one unless `busy` or closed.
+  std::vector<Command> drain(bool busy);
+
+ private:
+  const int64_t max_unfinished_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Command> commands_;
+  uint64_t last_id_ = 0;
+  int64_t unfinished_ = 0;  // requests submitted that have not ended
+  bool closed_ = false;
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,91 @@
+// From an EngineConfig to a number of blocks and a session length.
+#include "lmdeploy/engine/kv_pool.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lmdeploy/core/log.h"
+
+namespace lmdeploy {
+namespace {
+
+void require(std::string_view field, int64_t value, int64_t least) {
+  if (value < least)
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("engine config: ", field, " is ", value, "; expected at least ", least));
+}
+
+void check_fields(const EngineConfig& config) {
+  require("session_len", config.session_len, 0);
+  require("max_batch_size", config.max_batch_size, 1);
+  require("block_len", config.block_len, 1);
+  require("num_blocks", config.num_blocks, 0);
+  require("max_prefill_token_num", config.max_prefill_token_num, 1);
+  require("num_tokens_per_iter", config.num_tokens_per_iter, 0);
+  require("max_prefill_iters", config.max_prefill_iters, 1);
+  require("max_queued_requests", config.max_queued_requests, 0);
+  require("max_logit_rows", config.max_logit_rows, 0);
+  require("max_sessions", config.max_sessions, 0);
+  if (config.max_logit_rows > 0) require("max_logit_rows", config.max_logit_rows, config.max_batch_size);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Positions and block ids of a step are 32-bit; nothing below may overflow on the way to them either.
+constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max();
+
+int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, size_t available_bytes) {
+  if (config.num_blocks > 0) return config.num_blocks;
+  const auto block_bytes = static_cast<size_t>(layout.block_bytes());
+  const size_t bytes = config.kv_memory_bytes > 0 ? config.kv_memory_bytes : available_bytes / 4;
+  if (bytes < block_bytes)
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("engine config: a KV cache of ", bytes, " bytes holds no block; one of ",
+                    config.block_len, " tokens in ", layout.dtype, " has ", block_bytes, " bytes"));
+  const auto num_blocks = static_cast<int64_t>(bytes / block_bytes);
+  if (config.kv_memory_bytes > 0) return num_blocks;
+  return std::min(num_blocks, config.max_batch_size * ceil_div(config.session_len, config.block_len));
+}
+
+void cut_session_len(EngineConfig& config) {
+  const int64_t held = config.num_blocks * config.block_len;
+  if (config.session_len <= held) return;
+  LMD_LOG(kWarning, "session_len ", config.session_len, " does not fit the KV cache: its ", config.num_blocks,
+          " blocks of ", config.block_len, " tokens hold ", held, "; session_len is now ", held,
+          ". A larger cache_max_entry_count holds longer sessions");
+  config.session_len = held;
+}
+
+void fill_defaults(EngineConfig& config) {
+  if (config.num_tokens_per_iter == 0) {
+    config.num_tokens_per_iter = config.max_prefill_token_num;
+    config.max_prefill_iters = ceil_div(config.session_len, config.max_prefill_token_num);
+  }
+  if (config.max_logit_rows == 0) config.max_logit_rows = std::max<int64_t>(512, config.max_batch_size);
+}
+
+}  // namespace
+
+EngineConfig resolve_config(EngineConfig config, const DecoderSpec& spec, const KvLayout& layout,
+                            size_t available_bytes) {
+  check_fields(config);
+  if (config.session_len == 0) {
+    config.session_len = spec.max_positions;
+  } else if (config.session_len > spec.max_positions) {
+    LMD_LOG(kWarning, "session_len ", config.session_len, " is more than the ", spec.max_positions,
+            " positions that the model was made for");
+  }
+  config.session_len = std::min(config.session_len, kMaxTokens);
+  config.num_blocks =
+      std::min(choose_num_blocks(config, layout, available_bytes), kMaxTokens / config.block_len);
+  cut_session_len(config);
+  fill_defaults(config);
+  return config;
+}
+
+KvPool::KvPool(const KvLayout& layout, int64_t num_blocks, Allocator& allocator)
+    : layout_(layout),
+      num_blocks_(num_blocks),
+      buffer_(static_cast<size_t>(num_blocks) * static_cast<size_t>(layout.block_bytes()), allocator) {}
+
+}  // namespace lmdeploy

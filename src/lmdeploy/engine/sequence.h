@@ -1,0 +1,63 @@
+// The tokens of one session, or of one request without a session, and where their keys and values are.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "lmdeploy/engine/block_manager.h"
+#include "lmdeploy/engine/prefix_index.h"
+
+namespace lmdeploy {
+
+/// A sequence at rest holds no block, only the keys of those that had its content; when it runs again, what
+/// is still there is taken back and the rest is computed anew from the token ids. The caller cannot tell.
+struct Sequence {
+  static constexpr int64_t kNoRows = std::numeric_limits<int64_t>::max();
+
+  uint64_t session_id = 0;               // 0: none
+  std::vector<int> tokens;               // history, prompt and what has been generated
+  int64_t cache_len = 0;                 // keys and values of tokens [0, cache_len) are in the blocks
+  BlockList blocks;                      // while running
+  std::vector<BlockKey> resting_blocks;  // otherwise
+  int32_t rope_length = 0;               // prompt length at the start of the session
+  uint64_t prefix_salt = 0;              // see PrefixIndex
+  PrefixCursor published;                // what the index knows of the running blocks
+  uint64_t num_drawn = 0;                // tokens generated in the session: the counter of the random draws
+
+  // Of the request that runs on it now.
+  uint64_t request_id = 0;   // rises in order of arrival
+  int64_t prompt_begin = 0;  // tokens before it are history
+  int64_t rows_from =
+      kNoRows;              // from this token on all logit rows are wanted, besides that of the last token
+  int64_t num_reused = -1;  // prompt tokens found in the prefix index when it first ran; -1: has not yet
+
+  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
+  /// Tokens to compute before the next one can be drawn; at least 1 while a request runs.
+  int64_t num_pending() const { return length() - cache_len; }
+};
+
+/// Where sequences find and leave their blocks.
+struct BlockStore {
+  BlockManager& blocks;
+  PrefixIndex* index;  // nullptr: prefix caching is off
+  int64_t block_len;   // tokens
+
+  int64_t blocks_for(int64_t tokens) const { return (tokens + block_len - 1) / block_len; }
+};
+
+/// Takes back what is left of a resting sequence's blocks, then whatever the prefix index can add. At least
+/// one token stays to be computed, and all from rows_from on.
+void take_blocks(Sequence& sequence, const BlockStore& store);
+/// Makes newly filled blocks findable.
+void publish_blocks(Sequence& sequence, const BlockStore& store);
+/// Lets go of all blocks, remembering those with content.
+void rest(Sequence& sequence, const BlockStore& store);
+/// The tokens will not be needed again: only what the prefix index can find stays cached.
+void drop_blocks(Sequence& sequence, const BlockStore& store);
+/// Forgets all that was computed from the running request's first token on, for everybody: it may be wrong.
+void spoil_blocks(Sequence& sequence, const BlockStore& store);
+/// Rolls a resting sequence back to its first `length` tokens.
+void truncate(Sequence& sequence, int64_t length);
+
+}  // namespace lmdeploy

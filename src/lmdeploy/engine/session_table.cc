@@ -1,0 +1,49 @@
+// Who rests, in which order.
+#include "lmdeploy/engine/session_table.h"
+
+#include <utility>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
+
+namespace lmdeploy {
+
+SessionTable::State SessionTable::state(uint64_t id) const {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return State::kUnknown;
+  return found->second.sequence ? State::kResting : State::kBusy;
+}
+
+void SessionTable::open(uint64_t id) {
+  const bool is_new = sessions_.try_emplace(id).second;
+  LMD_CHECK(is_new, "session ", id);
+}
+
+std::unique_ptr<Sequence> SessionTable::take(uint64_t id) {
+  Session& session = sessions_.at(id);
+  LMD_CHECK(session.sequence != nullptr, "session ", id, " is busy");
+  by_age_.erase(session.place);
+  return std::move(session.sequence);
+}
+
+void SessionTable::put_back(std::unique_ptr<Sequence> sequence) {
+  const uint64_t id = sequence->session_id;
+  Session& session = sessions_.at(id);
+  session.sequence = std::move(sequence);
+  session.place = by_age_.insert(by_age_.end(), id);
+  if (static_cast<int64_t>(by_age_.size()) <= max_resting_) return;
+  LMD_LOG(kInfo, "more than ", max_resting_, " idle sessions: forgetting session ", by_age_.front());
+  erase(by_age_.front());
+}
+
+void SessionTable::erase(uint64_t id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  if (found->second.sequence) {
+    drop_blocks(*found->second.sequence, store_);
+    by_age_.erase(found->second.place);
+  }
+  sessions_.erase(found);
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,24 @@
+// The arrays of one step, as the model reads them.
+#pragma once
+
+#include <vector>
+
+#include "lmdeploy/engine/scheduler.h"
+#include "lmdeploy/models/model.h"
+
+namespace lmdeploy {
+
+/// Keeps its memory from step to step.
+class StepBuffers {
+ public:
+  /// Valid until the next call.
+  StepInput fill(const StepPlan& plan);
+
+ private:
+  void add(const StepEntry& entry);
+
+  std::vector<int32_t> token_ids_, query_start_, kv_len_, rope_length_, logit_rows_;
+  std::vector<int32_t> block_table_;  // [sequences, max_blocks]
+};
+
+}  // namespace lmdeploy

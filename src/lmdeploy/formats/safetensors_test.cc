@@ -107,6 +107,13 @@ TEST(Safetensors, WriterRefuses) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+TEST(Safetensors, FailedWriteLeavesNothing) {
+  TempFolder folder;
+  std::filesystem::create_directory(folder.file("taken"));  // no file can be renamed to a folder
+  EXPECT_CONTAINS(error_of(ErrorCode::kIo, [&] { write_safetensors(folder.file("taken"), {}); }), "rename");
+  EXPECT_FALSE(std::filesystem::exists(folder.file("taken.partial")));
+}
+
 TEST(Safetensors, EmptyFileRoundTrips) {
   TempFolder folder;
   write_safetensors(folder.file("none.safetensors"), {});
@@ -129,6 +136,14 @@ TEST(Safetensors, RefusesHostileHeaderLengths) {
   EXPECT_CONTAINS(error_of_bytes(ErrorCode::kInvalidData, raw<uint64_t>(0)), "not a safetensors file");
   EXPECT_CONTAINS(error_of_bytes(ErrorCode::kInvalidData, file_of("[]", 0)), "not a safetensors file");
   EXPECT_CONTAINS(error_of_bytes(ErrorCode::kInvalidData, file_of("{", 0)), "not valid JSON");
+}
+
+TEST(Safetensors, RefusesHeadersAboveTheLimit) {
+  TempFolder folder;
+  const std::string path = folder.write("m.safetensors", raw<uint64_t>(100'000'001));
+  std::filesystem::resize_file(path, 100'000'100);  // sparse: the header would fit
+  EXPECT_CONTAINS(error_of(ErrorCode::kInvalidData, [&] { SafetensorsFile file(path); }),
+                  "at most 100000000 are allowed");
 }
 
 TEST(Safetensors, RefusesMisshapenEntries) {
@@ -162,13 +177,15 @@ TEST(Safetensors, RefusesNumbersThatAreNoSizes) {
 }
 
 TEST(Safetensors, RefusesRangesThatDoNotFit) {
-  const auto with_offsets = [](std::string_view offsets) {
-    return invalid(cat(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [)", offsets, "]}}"), 8);
+  const auto with_offsets = [](std::string_view offsets, size_t data_bytes = 8) {
+    return invalid(cat(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [)", offsets, "]}}"),
+                   data_bytes);
   };
   EXPECT_CONTAINS(with_offsets("0, 12"), "within the 8 bytes");
   EXPECT_CONTAINS(with_offsets("8, 0"), "within the 8 bytes");
   EXPECT_CONTAINS(with_offsets("9223372036854775800, 9223372036854775807"), "within the 8 bytes");
-  EXPECT_CONTAINS(with_offsets("0, 4"), "shape [2] of f32 takes 8");
+  EXPECT_CONTAINS(with_offsets("0, 4"), "has 4 bytes of data, but shape [2] of f32 takes 8");
+  EXPECT_CONTAINS(with_offsets("0, 12", 12), "has 12 bytes of data, but shape [2] of f32 takes 8");
 }
 
 TEST(Safetensors, RefusesOverlapsAndHoles) {

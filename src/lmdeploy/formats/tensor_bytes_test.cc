@@ -45,17 +45,23 @@ TEST(FindOverlap, ComparesNeighbours) {
   ASSERT_TRUE(overlap);
   EXPECT_EQ(overlap->first.index, 0u);
   EXPECT_EQ(overlap->second.index, 1u);
+  std::vector<StoredRange> by_one_byte = {{4, 8, 0}, {0, 5, 1}};
+  EXPECT_TRUE(find_overlap(by_one_byte));
 }
 
 TEST(UniqueKeys, RefusesDuplicatesAtAnyDepth) {
   for (const char* text : {R"({})", R"([{"a": 1}, {"a": 1}])", R"({"a": {"a": {"a": 1}}, "b": "a"})",
                            R"("a")", R"({"": 1, "a": ""})"})
     EXPECT_NO_THROW(refuse_duplicate_keys(text, "t")) << text;
-  const std::string longest(5000, 'k');  // longer than the parser's buffer
+  const std::string longest(5000, 'k');
+  std::string escaped;  // comes in parts: longer than the parser's buffer for decoded text
+  for (int i = 0; i < 5000; ++i) escaped += R"(\u0061)";
+  EXPECT_NO_THROW(refuse_duplicate_keys(cat("{\"x", escaped, "\": 1, \"y", escaped, "\": 2}"), "t"));
   for (const std::string& text :
        {std::string(R"({"a": 1, "a": 1})"), std::string(R"([{"b": {"a": 1, "b": 2, "a": 3}}])"),
         std::string(R"({"a": {"x": 1}, "b": 1, "a": 2})"), std::string(R"({"\u0061": 1, "a": 1})"),
-        cat("{\"", longest, "\": 1, \"", longest, "\": 2}")})
+        cat("{\"", longest, "\": 1, \"", longest, "\": 2}"),
+        cat("{\"", escaped, "\": 1, \"", escaped, "\": 2}")})
     EXPECT_CONTAINS(error_of(ErrorCode::kInvalidData, [&] { refuse_duplicate_keys(text, "t"); }),
                     "appears twice");
 }

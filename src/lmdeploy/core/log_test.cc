@@ -16,13 +16,6 @@ size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST(Log, LevelNames) {
-  EXPECT_EQ(log_level_from_string("warning"), LogLevel::kWarning);
-  EXPECT_EQ(log_level_from_string("Warn"), LogLevel::kWarning);
-  EXPECT_EQ(log_level_from_string("CRITICAL"), LogLevel::kCritical);
-  EXPECT_THROW(log_level_from_string("loud"), Error);
-}
-
 TEST(Log, FileGetsLinesAndWarningsOnce) {
   const std::string path = testing::TempDir() + cat("log_test_", getpid(), ".log");
   configure_log({.color = LogColor::kNever, .file = path, .with_pid = true});

@@ -1,0 +1,172 @@
+// `lmdeploy chat`: flags, the model, and the conversation.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+
+#include "lmdeploy/cli/arguments.h"
+#include "lmdeploy/cli/chat_loop.h"
+#include "lmdeploy/cli/command.h"
+#include "lmdeploy/cli/interrupts.h"
+#include "lmdeploy/cli/limited_flags.h"
+#include "lmdeploy/cli/line_reader.h"
+#include "lmdeploy/cli/progress_bar.h"
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr int64_t kMaxNewTokens = 4096;  // of one answer
+
+struct ChatFlags {
+  std::vector<std::string> model;  // PATH, or the old `torch PATH`, `turbomind PATH`
+  PipelineConfig config;
+  std::string meta_instruction, capability, chat_template, model_name, log_level;
+  LimitedFlags limited;
+};
+
+void add_text_flags(CLI::App& command, ChatFlags& flags) {
+  command.add_option("model_path", flags.model, "Model folder or .gguf file")
+      ->required()
+      ->expected(1, 2)
+      ->type_name("PATH");
+  command.add_option("--chat-template", flags.chat_template,
+                     "Template name (see `lmdeploy list`) or JSON file");
+  command.add_option("--meta-instruction", flags.meta_instruction, "System prompt instead of the template's");
+  command.add_option("--cap", flags.capability, "What the input is: a turn of a dialogue, or raw text")
+      ->check(CLI::IsMember({"chat", "completion", "infilling", "python"}))
+      ->default_str("chat");
+  command.add_option("--model-name", flags.model_name, "Old spelling of --chat-template NAME");
+  command.add_option("--log-level", flags.log_level, "CRITICAL, ERROR, WARNING, INFO or DEBUG")
+      ->default_str("ERROR");
+}
+
+void add_engine_flags(CLI::App& command, PipelineConfig& config) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Engine arguments");
+  };
+  add("--session-len", config.session_len, "Tokens of a conversation; by default as many as the model can")
+      ->type_name("INT");
+  add("--max-batch-size", config.max_batch_size, "Sequences that run at once")->capture_default_str();
+  add("--cache-max-entry-count", config.cache_max_entry_count,
+      "Share of free memory for keys and values, or a number of blocks; by default what a full batch needs, "
+      "at most a quarter");
+  add("--rope-scaling-factor", config.rope_scaling_factor, "1 or more: dynamic NTK scaling with this factor")
+      ->capture_default_str();
+  add("--dtype", config.dtype, "Element type of keys and values: auto, float16, bfloat16, float32")
+      ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
+      ->capture_default_str();
+  add("--num-threads", config.num_threads, "CPU threads; by default all")->type_name("INT");
+  command
+      .add_flag("--enable-prefix-caching", config.enable_prefix_caching,
+                "Share keys and values of equal beginnings")
+      ->group("Engine arguments");
+}
+
+/// The path, after the old backend word if there is one.
+std::string model_path(const ChatFlags& flags, const Console& console) {
+  if (flags.model.size() == 1) return flags.model[0];
+  const std::string& backend = flags.model[0];
+  if (backend != "torch" && backend != "pytorch" && backend != "turbomind")
+    throw UsageError(cat("unexpected argument ", flags.model[1]));
+  console.err << "warning: `lmdeploy chat " << backend << " PATH` is the old spelling of `lmdeploy chat PATH`"
+              << std::endl;
+  return flags.model[1];
+}
+
+void check_path(const std::string& path) {
+  if (!std::filesystem::exists(path))
+    throw Error(ErrorCode::kNotFound, cat("there is no ", path,
+                                          "; models are not downloaded from a hub yet: give the "
+                                          "path of a model folder or .gguf file"));
+}
+
+ChatTemplateConfig named_template(const std::string& name) {
+  const std::vector<std::string> names = chat_template_names();
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    std::string list;
+    for (const std::string& known : names) list += (list.empty() ? "" : " ") + known;
+    throw Error(ErrorCode::kInvalidArgument, cat("there is no chat template ", name, "; there are: ", list));
+  }
+  ChatTemplateConfig config;
+  config.model_name = name;
+  return config;
+}
+
+/// --chat-template: a file, JSON text, or a name; --model-name: a name.
+std::optional<ChatTemplateConfig> chosen_template(const ChatFlags& flags) {
+  const std::string& value = flags.chat_template;
+  if (value.empty()) {
+    if (flags.model_name.empty()) return std::nullopt;
+    return named_template(flags.model_name);
+  }
+  if (value[0] == '{' || std::filesystem::exists(value)) return ChatTemplateConfig::from_json(value);
+  return named_template(value);
+}
+
+/// Infilling is a way in which catalogue templates render; without a name that of codellama, which has it.
+void apply_capability(const ChatFlags& flags, PipelineConfig& config) {
+  if (flags.capability != "infilling") return;
+  if (!config.chat_template) config.chat_template = named_template("codellama");
+  config.chat_template->capability = flags.capability;
+}
+
+ChatLoopOptions loop_options(const ChatFlags& flags) {
+  ChatLoopOptions options;
+  options.gen_config.do_sample = true;
+  options.gen_config.max_new_tokens = kMaxNewTokens;
+  options.system = flags.meta_instruction;
+  const bool is_raw = flags.capability == "completion" || flags.capability == "python";
+  options.independent_turns = is_raw || flags.capability == "infilling";
+  options.apply_template = !is_raw;
+  return options;
+}
+
+/// Off, unless the user asks: a log line in the middle of an answer is in the way.
+LogLevel log_level(const ChatFlags& flags, const Environment& environment) {
+  const std::string& name = flags.log_level.empty() ? environment.log_level : flags.log_level;
+  return log_level_from_string(name.empty() ? "ERROR" : name);
+}
+
+std::unique_ptr<Pipeline> load(PipelineConfig config, const Console& console) {
+  ProgressBar bar(console.err, "Loading " + config.model_path, ::isatty(STDERR_FILENO) != 0);
+  config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+  return std::make_unique<Pipeline>(config);
+}
+
+int run_chat(const ChatFlags& flags, const CommandContext& context) {
+  const Console& console = context.console;
+  set_log_level(log_level(flags, context.environment));
+  flags.limited.check();
+  PipelineConfig config = flags.config;
+  config.model_path = model_path(flags, console);
+  check_path(config.model_path);
+  config.chat_template = chosen_template(flags);
+  apply_capability(flags, config);
+  if (flags.limited.given("--trust-remote-code"))
+    console.err << "note: --trust-remote-code has no effect: code of a checkpoint is never run" << std::endl;
+
+  const std::unique_ptr<Pipeline> pipeline = load(config, console);
+  Interrupts interrupts;
+  const std::unique_ptr<LineReader> reader = make_line_reader(console.out, interrupts);
+  ChatLoop(*pipeline, loop_options(flags), *reader, interrupts, console).run();
+  return 0;
+}
+
+}  // namespace
+
+void add_chat_command(CLI::App& program, CommandContext& context) {
+  CLI::App& command = *program.add_subcommand("chat", "Talk to a model in the terminal");
+  const auto flags = std::make_shared<ChatFlags>();
+  add_text_flags(command, *flags);
+  add_engine_flags(command, flags->config);
+  flags->limited.add_to(command, chat_limited_flags());
+  command.callback(
+      [&context, flags] { context.run = [&context, flags] { return run_chat(*flags, context); }; });
+}
+
+}  // namespace lmdeploy

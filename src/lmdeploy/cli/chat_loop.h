@@ -1,0 +1,45 @@
+// The conversation of `lmdeploy chat`: reads messages, streams answers.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lmdeploy/cli/console.h"
+#include "lmdeploy/pipeline/pipeline.h"
+
+namespace lmdeploy {
+
+class Interrupts;
+class LineReader;
+
+struct ChatLoopOptions {
+  GenerationConfig gen_config;
+  std::string system;              // empty: the template's own
+  bool independent_turns = false;  // no history: each input is a sequence of its own
+  bool apply_template = true;      // off: the input goes to the model as it is
+};
+
+class ChatLoop {
+ public:
+  ChatLoop(Pipeline& pipeline, ChatLoopOptions options, LineReader& reader, Interrupts& interrupts,
+           Console console);
+
+  /// Until `exit`, the end of the input, or Ctrl-C at the prompt.
+  void run();
+
+ private:
+  std::optional<std::string> read_message();
+  void answer(const std::string& message);
+  std::unique_ptr<ResponseStream> start(const std::string& message);
+  void print_stream(ResponseStream& stream);
+  void start_over();
+
+  Pipeline& pipeline_;
+  ChatLoopOptions options_;
+  LineReader& reader_;
+  Interrupts& interrupts_;
+  Console console_;
+  ChatSession session_;
+};
+
+}  // namespace lmdeploy

@@ -1,0 +1,128 @@
+// Lines from a terminal, with libedit: whole characters are edited, whatever LANG says.
+#include <histedit.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <deque>
+
+#include "lmdeploy/cli/interrupts.h"
+#include "lmdeploy/cli/line_reader.h"
+#include "lmdeploy/text/utf8.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+
+/// libedit writes and measures characters in the locale's encoding, so that one must be UTF-8.
+bool use_utf8_locale() {
+  for (const char* name : {"C.UTF-8", "C.utf8", "en_US.UTF-8"})
+    if (std::setlocale(LC_CTYPE, name) != nullptr) return true;
+  return false;
+}
+
+class EditingReader : public LineReader {
+ public:
+  explicit EditingReader(Interrupts& interrupts)
+      : interrupts_(interrupts),
+        edit_(::el_init("lmdeploy", stdin, stdout, stderr)),
+        history_(::history_winit()) {
+    HistEventW event;
+    ::history_w(history_, &event, H_SETSIZE, kHistoryLines);
+    ::history_w(history_, &event, H_SETUNIQUE, 1);
+    ::el_set(edit_, EL_CLIENTDATA, this);
+    ::el_set(edit_, EL_EDITOR, "emacs");
+    ::el_set(edit_, EL_PROMPT, &prompt_of);
+    ::el_set(edit_, EL_GETCFN, &read_char);
+    ::el_wset(edit_, EL_HIST, &::history_w, history_);
+  }
+  ~EditingReader() override {
+    ::history_wend(history_);
+    ::el_end(edit_);
+  }
+
+  InputLine read(const std::string& prompt) override {
+    prompt_ = prompt;
+    interrupted_ = false;
+    int count = 0;
+    const wchar_t* line = ::el_wgets(edit_, &count);
+    if (interrupted_) return {InputLine::Kind::kInterrupted, ""};
+    if (line == nullptr || count <= 0) return {InputLine::Kind::kEnd, ""};
+    HistEventW event;
+    if (line[0] != L'\n') ::history_w(history_, &event, H_ENTER, line);
+    return {InputLine::Kind::kText, to_utf8(line, count)};
+  }
+
+ private:
+  static EditingReader& self(EditLine* edit) {
+    void* data = nullptr;
+    ::el_get(edit, EL_CLIENTDATA, &data);
+    return *static_cast<EditingReader*>(data);
+  }
+  static char* prompt_of(EditLine* edit) { return self(edit).prompt_.data(); }
+  static int read_char(EditLine* edit, wchar_t* out) { return self(edit).next_char(out); }
+
+  static std::string to_utf8(const wchar_t* line, int count) {
+    std::string text;
+    for (int i = 0; i < count && line[i] != L'\n'; ++i) append_utf8(text, static_cast<char32_t>(line[i]));
+    return text;
+  }
+
+  /// 1: a character; 0: end of input; -1: Ctrl-C or a read error.
+  int next_char(wchar_t* out) {
+    while (chars_.empty()) {
+      if (!wait_for_input()) return -1;
+      char byte = 0;
+      const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return static_cast<int>(count);
+      take_byte(byte);
+    }
+    *out = static_cast<wchar_t>(chars_.front());
+    chars_.pop_front();
+    return 1;
+  }
+
+  void take_byte(char byte) {
+    std::string text;
+    bytes_.push({&byte, 1}, text);
+    for (size_t at = 0; at < text.size();) {
+      const Utf8Char next = decode_utf8(text, at);
+      chars_.push_back(next.code);
+      at += next.size;
+    }
+  }
+
+  bool wait_for_input() {
+    while (true) {
+      pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {interrupts_.fd(), POLLIN, 0}};
+      const int ready = ::poll(fds, 2, -1);
+      if (interrupts_.take()) {
+        interrupted_ = true;
+        errno = EINTR;
+        return false;
+      }
+      if (ready > 0 && fds[0].revents != 0) return true;
+    }
+  }
+
+  Interrupts& interrupts_;
+  EditLine* edit_;
+  HistoryW* history_;
+  std::string prompt_;
+  Utf8Assembler bytes_;         // of a character that is not whole yet
+  std::deque<char32_t> chars_;  // whole, not yet asked for
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<LineReader> make_editing_reader(Interrupts& interrupts) {
+  if (!use_utf8_locale()) return nullptr;
+  return std::make_unique<EditingReader>(interrupts);
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,20 @@
+// The environment variables that the program honours, read in one place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lmdeploy/core/log.h"
+
+namespace lmdeploy {
+
+struct Environment {
+  std::string log_level;                  // TM_LOG_LEVEL; a --log-level flag comes first
+  LogOptions log;                         // LMDEPLOY_LOG_FILE, LMDEPLOY_LOG_PID, NO_COLOR, FORCE_COLOR, ...
+  std::string cuda_home;                  // CUDA_HOME, CUDA_PATH
+  std::vector<std::string> library_path;  // LD_LIBRARY_PATH
+};
+
+Environment read_environment();
+
+}  // namespace lmdeploy

@@ -1,0 +1,152 @@
+#include "lmdeploy/cli/limited_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "lmdeploy/core/error.h"
+
+namespace lmdeploy {
+namespace {
+
+// The help text's groups, as LMDeploy has them.
+constexpr const char* kGeneral = "Options";
+constexpr const char* kEngine = "Engine arguments";
+
+bool contains(const std::vector<std::string>& list, const std::string& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+const std::vector<LimitedFlag>& chat_limited_flags() {
+  static const std::vector<LimitedFlag> flags = {
+      {"--backend",
+       "TEXT",
+       kGeneral,
+       "Accepted for old scripts: there is one engine",
+       {"pytorch", "turbomind"},
+       {"pytorch", "turbomind"},
+       ""},
+      {"--trust-remote-code",
+       "",
+       kGeneral,
+       "Accepted for old scripts: code of a checkpoint is never run",
+       {},
+       {"true"},
+       ""},
+      {"--adapters",
+       "TEXT ...",
+       kEngine,
+       "LoRA adapters",
+       {},
+       {},
+       "a checkpoint with the adapter merged into its weights"},
+      {"--tp", "INT", kEngine, "GPUs that share the model (1)", {}, {"1"}, "--tp 1"},
+      {"--cp", "INT", kEngine, "GPUs that share a context (1)", {}, {"1"}, "--cp 1"},
+      {"--model-format",
+       "TEXT",
+       kEngine,
+       "Format of the weights; by default as the checkpoint says",
+       {"hf", "gguf", "llama", "awq", "gptq", "compressed-tensors", "fp8", "mxfp4"},
+       {"hf", "gguf"},
+       "a safetensors or GGUF checkpoint"},
+      {"--quant-policy",
+       "TEXT",
+       kEngine,
+       "Quantisation of keys and values (0)",
+       {"0", "4", "8", "16", "17", "42", "none", "int4", "int8", "fp8", "fp8_e4m3", "fp8_e5m2",
+        "turbo_quant"},
+       {"0", "none"},
+       "--quant-policy 0"},
+      {"--revision",
+       "TEXT",
+       kEngine,
+       "Version of a model on a hub",
+       {},
+       {},
+       "the path of a model folder or .gguf file"},
+      {"--download-dir",
+       "TEXT",
+       kEngine,
+       "Where a model from a hub is stored",
+       {},
+       {},
+       "the path of a model folder or .gguf file"},
+      {"--device",
+       "TEXT",
+       kEngine,
+       "Device to run on (auto)",
+       {"auto", "cpu", "cuda", "ascend", "maca", "camb"},
+       {"auto", "cpu"},
+       "--device cpu"},
+      {"--eager-mode", "", kEngine, "No CUDA graphs; there are none on a CPU", {}, {"true"}, ""},
+      {"--dllm-block-length",
+       "INT",
+       kEngine,
+       "Block length of diffusion models",
+       {},
+       {},
+       "a causal language model"},
+      {"--communicator",
+       "TEXT",
+       kEngine,
+       "How GPUs talk to each other; there is one device",
+       {"nccl", "native", "cuda-ipc"},
+       {"nccl", "native", "cuda-ipc"},
+       ""},
+      {"--async", "INT", kEngine, "Plan the next step while one runs (on GPUs)", {"0", "1"}, {"0", "1"}, ""},
+      {"--speculative-algorithm",
+       "TEXT",
+       kEngine,
+       "Speculative decoding",
+       {"eagle", "eagle3", "deepseek_mtp", "qwen3_5_mtp", "hy3_mtp"},
+       {},
+       "plain decoding"},
+      {"--speculative-draft-model", "TEXT", kEngine, "Draft model", {}, {}, "plain decoding"},
+      {"--speculative-num-draft-tokens", "INT", kEngine, "Draft tokens a step", {}, {}, "plain decoding"},
+      {"--prefix-cache-state-budget",
+       "INT",
+       kEngine,
+       "Cached states of recurrent models (0)",
+       {},
+       {"0"},
+       "0"},
+      {"--prefix-cache-decode-state-interval", "INT", kEngine, "Tokens between them (0)", {}, {"0"}, "0"},
+      {"--language-model-only", "", kEngine, "Leave out a model's vision part", {}, {"true"}, ""},
+  };
+  return flags;
+}
+
+void LimitedFlags::add_to(CLI::App& command, const std::vector<LimitedFlag>& flags) {
+  for (const LimitedFlag& flag : flags) {
+    Given& given = given_.emplace_back(Given{&flag, {}});
+    if (flag.type.empty()) {
+      command.add_flag(flag.name, given.on, flag.help)->group(flag.group);
+      continue;
+    }
+    CLI::Option* option = command.add_option(flag.name, given.values, flag.help)->group(flag.group);
+    const bool is_list = flag.type.find("...") != std::string::npos;
+    if (is_list) {
+      option->type_name("TEXT");
+    } else {
+      option->type_name(flag.type)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+    if (flag.type == "INT") option->check(CLI::Number);
+    if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
+  }
+}
+
+void LimitedFlags::check() const {
+  for (const Given& given : given_)
+    for (const std::string& value : given.values)
+      if (!contains(given.flag->honoured, value))
+        throw Error(ErrorCode::kUnsupported,
+                    cat("not supported yet: ", given.flag->name, " ", value, "; use ", given.flag->instead));
+}
+
+bool LimitedFlags::given(const std::string& name) const {
+  return std::any_of(given_.begin(), given_.end(),
+                     [&](const Given& given) { return given.flag->name == name && given.on; });
+}
+
+}  // namespace lmdeploy

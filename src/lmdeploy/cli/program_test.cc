@@ -1,0 +1,121 @@
+#include "lmdeploy/cli/program.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace lmdeploy {
+namespace {
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+Outcome run(const std::vector<std::string>& arguments) {
+  std::ostringstream out, err;
+  const int code = run_program(arguments, out, err);
+  return {code, out.str(), err.str()};
+}
+
+void expect_one_error_line(const Outcome& outcome, std::initializer_list<const char*> words) {
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.rfind("lmdeploy: error: ", 0), 0u) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  for (const char* word : words)
+    EXPECT_NE(outcome.err.find(word), std::string::npos) << "no " << word << " in " << outcome.err;
+}
+
+TEST(Program, F78_VersionAndHelpNeedNothing) {
+  for (const char* flag : {"-v", "--version", "--vers"}) {
+    const Outcome version = run({flag});
+    EXPECT_EQ(version.code, 0);
+    EXPECT_EQ(version.out.find_first_not_of("0123456789.\n"), std::string::npos) << version.out;
+  }
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{},
+                                                    {"-h"},
+                                                    {"--help"},
+                                                    {"serve"},
+                                                    {"lite"},
+                                                    {"chat", "-h"},
+                                                    {"convert", "--help"}}) {
+    const Outcome help = run(arguments);
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("Usage: lmdeploy"), std::string::npos) << help.out;
+    EXPECT_EQ(help.err, "");
+  }
+  EXPECT_NE(run({"serve"}).out.find("api_server"), std::string::npos);
+  EXPECT_NE(run({"chat", "-h"}).out.find("--session-len"), std::string::npos);
+}
+
+TEST(Program, WrongCommandLinesEndWithCode2) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"chat"},
+                                                    {"chat", "m", "--no-such-flag"},
+                                                    {"chat", "m", "--session-len", "many"},
+                                                    {"chat", "m", "--dtype", "int3"},
+                                                    {"chat", "m", "--spec", "x"},
+                                                    {"chat", "what", "m"},
+                                                    {"no-such-command"},
+                                                    {"serve", "no-such-server"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << testing::PrintToString(arguments) << outcome.out << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(": error: "), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(Program, MissingCommandsSayWhatToUse) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"serve", "api_server", "m", "--server-port", "1"},
+        {"serve", "api_client", "http://x"},
+        {"serve", "gradio", "m"},
+        {"serve", "proxy"},
+        {"serve", "triton_client", "x"},
+        {"lite", "auto_awq", "m", "--work-dir", "w"},
+        {"lite", "auto_gptq", "m"},
+        {"lite", "calibrate", "m"},
+        {"lite", "smooth_quant", "m"},
+        {"lite", "kv_qparams", "w", "t"},
+        {"convert", "llama2", "m"}}) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    expect_one_error_line(run(arguments), {"not supported yet", "; use "});
+  }
+}
+
+TEST(Program, ChatRefusesByName) {
+  expect_one_error_line(run({"chat", "m", "--tp", "2"}), {"not supported yet: --tp 2", "--tp 1"});
+  expect_one_error_line(run({"chat", "m", "--quant_policy=8"}), {"--quant-policy 8", "--quant-policy 0"});
+  expect_one_error_line(run({"chat", "m", "--adapters", "a=b", "c=d"}), {"--adapters a=b"});
+  expect_one_error_line(run({"chat", "m", "--device", "ascend"}), {"--device ascend", "--device cpu"});
+  expect_one_error_line(run({"chat", "m", "--speculative-alg", "eagle"}), {"--speculative-algorithm eagle"});
+}
+
+TEST(Program, BadInput_ChatModelAndTemplate) {
+  expect_one_error_line(run({"chat", "/no/such/model"}), {"/no/such/model", "path of a model"});
+  expect_one_error_line(run({"chat", "internlm/internlm2-chat-7b", "--session-len", "100"}),
+                        {"internlm", "hub"});
+  expect_one_error_line(run({"chat", testing::TempDir(), "--chat-template", "no-such"}),
+                        {"no-such", "llama2"});
+  expect_one_error_line(run({"chat", testing::TempDir(), "--log-level", "loud"}), {"loud", "WARNING"});
+}
+
+TEST(Program, List) {
+  const Outcome list = run({"list"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_NE(list.out.find("\nllama2\n"), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find("\nbase\n"), std::string::npos);
+  EXPECT_NE(list.out.substr(0, list.out.find('\n')).find("deprecated"), std::string::npos);
+}
+
+TEST(Program, F78_CheckEnvEndsWithAVerdict) {
+  const Outcome check = run({"check_env"});
+  EXPECT_EQ(check.err, "");
+  const size_t last_line = check.out.rfind('\n', check.out.size() - 2) + 1;
+  EXPECT_EQ(check.out.substr(last_line, 9), "Verdict: ") << check.out;
+  EXPECT_NE(check.out.find("CPU instruction set: "), std::string::npos);
+  expect_one_error_line(run({"check_env", "--dump-file", "x.pkl"}), {"pickle"});
+}
+
+}  // namespace
+}  // namespace lmdeploy

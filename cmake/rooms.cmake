@@ -40,6 +40,6 @@ function(lmdeploy_test TARGET)
   add_executable(${TARGET} ${T_SOURCES})
   target_link_libraries(${TARGET} PRIVATE ${T_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${TARGET} PRIVATE LMDEPLOY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${TARGET} TEST_PREFIX "${TARGET}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${TARGET} TEST_PREFIX "${TARGET}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 600)
 endfunction()

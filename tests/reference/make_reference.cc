@@ -1,5 +1,5 @@
 // Computes tests/data/reference/smollm2_q4_1.json with the f64 reference back end on the dequantised weights.
-// Run once (some minutes); the values only change with the prompts, the text or the model.
+// Run once (48 minutes of processor time); the values only change with the prompts, the text or the model.
 //   build/release/tests/reference/make_reference > tests/data/reference/smollm2_q4_1.json
 #include <cstdio>
 

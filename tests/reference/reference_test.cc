@@ -56,7 +56,8 @@ TEST_P(DemoModel, GreedyTextEqualsTheReferenceUpToANearTie) {
   }
   std::printf("%lld of %zu greedy tokens compared before a near tie\n", static_cast<long long>(compared),
               expected_.at("prompts").as_array().size() * kGreedyTokens);
-  EXPECT_GE(compared, 150);  // near ties must not swallow the test
+  // Near ties must not swallow the test: with an f32 cache none of the stored gaps is one.
+  EXPECT_GE(compared, GetParam() == DType::kF32 ? 320 : 20);
 }
 
 TEST_P(DemoModel, PerplexityIsWithinHalfAPercent) {

@@ -28,7 +28,7 @@ struct Workload {
   std::vector<GenerationConfig> configs;
 };
 
-// Prompts of 8 to 200 words and 16 to 96 new tokens; the same for each run.
+// Prompts of 4 to 40 words and 16 to 128 new tokens; the same for each run.
 Workload mixed_workload(size_t num_requests) {
   static const char* const kWords[] = {"river",  "engine", "light",  "paper",
                                        "number", "garden", "winter", "music"};
@@ -36,11 +36,11 @@ Workload mixed_workload(size_t num_requests) {
   Workload work;
   for (size_t i = 0; i < num_requests; ++i) {
     std::string text = "Tell me something about";
-    for (uint64_t words = 8 + rng.below(192); words > 0; --words)
+    for (uint64_t words = 4 + rng.below(37); words > 0; --words)
       text += std::string(" ") + kWords[rng.below(8)];
     work.prompts.emplace_back(text);
     GenerationConfig config;
-    config.max_new_tokens = static_cast<int64_t>(16 + rng.below(81));
+    config.max_new_tokens = static_cast<int64_t>(16 + rng.below(113));
     config.ignore_eos = true;
     work.configs.push_back(config);
   }

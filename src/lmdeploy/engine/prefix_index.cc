@@ -7,18 +7,18 @@
 #include "lmdeploy/core/random.h"
 
 namespace lmdeploy {
-namespace {
 
-uint64_t chain_hash(uint64_t salt, const PrefixCursor& at, std::span<const int> tokens) {
+PrefixIndex::PrefixIndex(BlockManager& blocks, int64_t block_len, uint64_t hash_mask)
+    : blocks_(blocks),
+      block_len_(block_len),
+      hash_mask_(hash_mask),
+      entries_(static_cast<size_t>(blocks.num_total())) {}
+
+uint64_t PrefixIndex::chain_hash(uint64_t salt, const PrefixCursor& at, std::span<const int> tokens) const {
   uint64_t hash = at.depth == 0 ? mix_bits(salt + 1) : at.hash;
   for (const int token : tokens) hash = mix_bits(hash ^ static_cast<uint64_t>(token)) + 1;
-  return hash;
+  return hash & hash_mask_;
 }
-
-}  // namespace
-
-PrefixIndex::PrefixIndex(BlockManager& blocks, int64_t block_len)
-    : blocks_(blocks), block_len_(block_len), entries_(static_cast<size_t>(blocks.num_total())) {}
 
 void PrefixIndex::match(uint64_t salt, std::span<const int> tokens, int64_t max_tokens, BlockList& list) {
   PrefixCursor at;

@@ -24,7 +24,8 @@ struct PrefixCursor {
 
 class PrefixIndex {
  public:
-  PrefixIndex(BlockManager& blocks, int64_t block_len);
+  /// `hash_mask` is for tests: with few bits every chain collides with others, and answers must not change.
+  PrefixIndex(BlockManager& blocks, int64_t block_len, uint64_t hash_mask = ~uint64_t{0});
 
   /// Takes blocks for the longest indexed prefix of `tokens` that is at most `max_tokens` long, and appends
   /// those past the end of `list` to it. `list` holds the sequence's own first blocks already (all full).
@@ -49,6 +50,7 @@ class PrefixIndex {
     uint64_t salt = 0;
     std::vector<int> tokens;  // [block_len]
   };
+  uint64_t chain_hash(uint64_t salt, const PrefixCursor& at, std::span<const int> tokens) const;
   /// The entry for `tokens` (of one block) below `at`; unique_id 0 when there is none.
   BlockKey find(uint64_t hash, uint64_t salt, const PrefixCursor& at, std::span<const int> tokens) const;
   void insert(uint64_t hash, uint64_t salt, const PrefixCursor& at, std::span<const int> tokens,
@@ -56,6 +58,7 @@ class PrefixIndex {
 
   BlockManager& blocks_;
   int64_t block_len_;
+  uint64_t hash_mask_;
   std::vector<Entry> entries_;                     // by block id
   std::unordered_map<uint64_t, int32_t> by_hash_;  // chain hash -> block id
 };

@@ -7,11 +7,29 @@
 namespace lmdeploy {
 namespace {
 
+bool findable(BlockKey key, const BlockStore& store) {
+  return store.index != nullptr && store.index->contains(key);
+}
+
+// Lets go of all but the first `count` blocks; only what the prefix index can find stays cached.
+void drop_after(Sequence& sequence, int64_t count, const BlockStore& store) {
+  for (int64_t i = count; i < sequence.blocks.size(); ++i)
+    sequence.blocks[i].set_keep(findable(sequence.blocks[i].key(), store));
+  sequence.blocks.truncate(count);
+}
+
+// Up to the first one that is gone: what follows it is of no use.
 void take_resting_blocks(Sequence& sequence, const BlockStore& store) {
+  bool gone = false;
   for (const BlockKey key : sequence.resting_blocks) {
-    std::optional<BlockHandle> handle = store.blocks.acquire(key);
-    if (!handle) break;
-    sequence.blocks.append(std::move(*handle));
+    std::optional<BlockHandle> handle;
+    if (!gone) handle = store.blocks.acquire(key);
+    gone = !handle;
+    if (handle) {
+      sequence.blocks.append(std::move(*handle));
+    } else if (!findable(key, store)) {
+      store.blocks.discard(key);
+    }
   }
   sequence.resting_blocks.clear();
 }
@@ -20,11 +38,11 @@ void take_resting_blocks(Sequence& sequence, const BlockStore& store) {
 // inside a block that others may find, the block's part is computed again.
 void keep_first(Sequence& sequence, int64_t num_tokens, const BlockStore& store) {
   sequence.cache_len = std::min(num_tokens, sequence.blocks.size() * store.block_len);
-  sequence.blocks.truncate(store.blocks_for(sequence.cache_len));
+  drop_after(sequence, store.blocks_for(sequence.cache_len), store);
   if (sequence.cache_len % store.block_len == 0) return;
   const int64_t last = sequence.blocks.size() - 1;
   if (sequence.blocks[last].make_private()) return;
-  sequence.blocks.truncate(last);
+  drop_after(sequence, last, store);
   sequence.cache_len = last * store.block_len;
 }
 
@@ -47,7 +65,7 @@ void publish_blocks(Sequence& sequence, const BlockStore& store) {
 }
 
 void rest(Sequence& sequence, const BlockStore& store) {
-  sequence.blocks.truncate(store.blocks_for(sequence.cache_len));
+  drop_after(sequence, store.blocks_for(sequence.cache_len), store);
   for (int64_t i = 0; i < sequence.blocks.size(); ++i) {
     sequence.blocks[i].set_keep(true);
     sequence.resting_blocks.push_back(sequence.blocks[i].key());
@@ -56,12 +74,9 @@ void rest(Sequence& sequence, const BlockStore& store) {
 }
 
 void drop_blocks(Sequence& sequence, const BlockStore& store) {
-  const auto findable = [&](BlockKey key) { return store.index != nullptr && store.index->contains(key); };
-  for (int64_t i = 0; i < sequence.blocks.size(); ++i)
-    sequence.blocks[i].set_keep(findable(sequence.blocks[i].key()));
-  sequence.blocks.truncate(0);
+  drop_after(sequence, 0, store);
   for (const BlockKey key : sequence.resting_blocks)
-    if (!findable(key)) store.blocks.discard(key);
+    if (!findable(key, store)) store.blocks.discard(key);
   sequence.resting_blocks.clear();
   sequence.cache_len = 0;
 }

@@ -1,0 +1,56 @@
+// Drives an EngineCore step by step, without a thread, and checks its books after each one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lmdeploy/engine/engine_core.h"
+
+namespace lmdeploy::testing {
+
+/// One request and what has come of it so far.
+struct Client {
+  uint64_t id = 0;
+  std::shared_ptr<Channel> channel = std::make_shared<Channel>();
+  RequestOutput output;  // all outputs, merged
+  bool done() const { return output.finish != FinishReason::kNone; }
+};
+
+class CoreDriver {
+ public:
+  CoreDriver(Model& model, const EngineConfig& config);
+
+  std::shared_ptr<Client> submit(Request request);
+  void cancel(const Client& client) { commands_.emplace_back(CancelCommand{client.id}); }
+  void end_session(uint64_t session_id) { commands_.emplace_back(EndSessionCommand{session_id}); }
+  /// One step; outputs go to their clients.
+  void step();
+  /// Until all clients are done; fails the test after `max_steps`.
+  void run(int64_t max_steps = 100000);
+  /// submit() and run(); the merged output.
+  RequestOutput complete(Request request);
+
+  EngineStats stats() const { return core_.stats(); }
+  const EngineConfig& config() const { return config_; }
+  bool has_work() const { return core_.has_work() || !commands_.empty(); }
+
+ private:
+  std::unique_ptr<Kernels> kernels_;
+  EngineConfig config_;
+  EngineCore core_;
+  std::vector<Command> commands_;
+  std::vector<std::shared_ptr<Client>> clients_;  // not done
+  uint64_t last_id_ = 0;
+};
+
+/// A config with small numbers: blocks of 4 tokens, 64 of them, 8 sequences.
+EngineConfig small_config();
+/// A greedy request of its own.
+Request request_of(std::vector<int> input_ids, int64_t max_new_tokens);
+/// As request_of(), in a session that is kept.
+Request turn_of(uint64_t session_id, std::vector<int> input_ids, int64_t max_new_tokens, bool start);
+/// `count` ids below 60 that depend on `seed`.
+std::vector<int> random_ids(uint64_t seed, int64_t count);
+std::vector<int> concat(std::vector<int> a, const std::vector<int>& b);
+
+}  // namespace lmdeploy::testing

@@ -1,0 +1,131 @@
+// Slots, hashes, logits.
+#include "fake_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/random.h"
+#include "lmdeploy/models/rope.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+struct Slot {
+  uint64_t hash = 0;
+  int32_t token = 0;
+  int32_t position = 0;
+};
+constexpr int64_t kHeadDim = 4;  // f32: the K part of a token holds one Slot
+static_assert(sizeof(Slot) == kHeadDim * sizeof(float));
+
+uint64_t next_hash(uint64_t hash, int token) { return mix_bits(hash ^ static_cast<uint64_t>(token)) + 1; }
+
+class Cache {
+ public:
+  Cache(const KvCacheView& view, const int32_t* blocks) : view_(view), blocks_(blocks) {}
+  Slot read(int64_t position) const {
+    Slot slot;
+    std::memcpy(&slot, at(position), sizeof(slot));
+    return slot;
+  }
+  void write(int64_t position, const Slot& slot) const { std::memcpy(at(position), &slot, sizeof(slot)); }
+
+ private:
+  std::byte* at(int64_t position) const {
+    const int64_t block = blocks_[position / view_.layout.block_len];
+    if (block < 0 || block >= view_.num_blocks) throw Error(ErrorCode::kInternal, cat("block ", block));
+    return view_.data + block * view_.layout.block_bytes() +
+           position % view_.layout.block_len * static_cast<int64_t>(sizeof(Slot));
+  }
+  KvCacheView view_;
+  const int32_t* blocks_;
+};
+
+}  // namespace
+
+FakeModel::FakeModel(const FakeOptions& options)
+    : options_(options), logits_(DType::kF32, {options.max_logit_rows, options.vocab_size}) {
+  spec_.architecture = "FakeForCausalLM";
+  spec_.vocab_size = options.vocab_size;
+  spec_.max_positions = options.max_positions;
+  spec_.rope = options.rope;
+}
+
+KvLayout FakeModel::kv_layout(DType, int64_t block_len) const {
+  return {
+      .dtype = DType::kF32, .num_layers = 1, .num_kv_heads = 1, .head_dim = kHeadDim, .block_len = block_len};
+}
+
+ConstTensorView FakeModel::forward(const StepInput& input, const KvCacheView& cache) {
+  if (before_step) before_step(input);
+  check_limits(input);
+  next_row_ = 0;
+  StepRecord record = {static_cast<int64_t>(input.token_ids.size()),
+                       static_cast<int64_t>(input.kv_len.size())};
+  for (size_t s = 0; s < input.kv_len.size(); ++s) {
+    run_sequence(input, cache, s);
+    const int64_t count = input.query_start[s + 1] - input.query_start[s];
+    if (count > 1) record.prompt_tokens += count;
+  }
+  steps.push_back(record);
+  return logits_.view().slice_rows(0, next_row_);
+}
+
+void FakeModel::check_limits(const StepInput& input) const {
+  if (static_cast<int64_t>(input.token_ids.size()) > options_.max_step_tokens)
+    throw Error(ErrorCode::kInternal, cat("a step of ", input.token_ids.size(), " tokens"));
+  if (static_cast<int64_t>(input.logit_rows.size()) > options_.max_logit_rows)
+    throw Error(ErrorCode::kInternal, cat("a step of ", input.logit_rows.size(), " logit rows"));
+}
+
+void FakeModel::run_sequence(const StepInput& input, const KvCacheView& cache, size_t s) {
+  const Cache slots(cache, input.block_table.data() + static_cast<int64_t>(s) * input.max_blocks);
+  const int64_t end_row = input.query_start[s + 1], num_new = end_row - input.query_start[s];
+  const int64_t num_old = input.kv_len[s] - num_new;
+  uint64_t hash = static_cast<uint64_t>(rope_table_key(spec_.rope, input.rope_length[s]));
+  std::vector<int> tokens;
+  for (int64_t p = 0; p < input.kv_len[s]; ++p) {
+    if (p >= num_old) {
+      const int token = input.token_ids[static_cast<size_t>(end_row - input.kv_len[s] + p)];
+      slots.write(p, {next_hash(hash, token), token, static_cast<int32_t>(p)});
+    }
+    const Slot slot = slots.read(p);
+    hash = next_hash(hash, slot.token);
+    if (slot.position != p || slot.hash != hash)
+      throw Error(ErrorCode::kInternal, cat("sequence ", s, ", position ", p, ": the slot holds token ",
+                                            slot.token, " of position ", slot.position));
+    tokens.push_back(slot.token);
+    const auto row = static_cast<int32_t>(end_row - input.kv_len[s] + p);
+    if (p >= num_old && std::ranges::binary_search(input.logit_rows, row))
+      fill_logits(tokens, hash, logits_.view().row<float>(next_row_++));
+  }
+}
+
+void FakeModel::fill_logits(std::span<const int> tokens, uint64_t hash, float* row) const {
+  for (int64_t id = 0; id < options_.vocab_size; ++id)
+    row[id] = static_cast<float>(4 * random_uniform(hash, static_cast<uint64_t>(id)));
+  if (script) row[script(tokens)] = 100;
+  if (tokens.back() == poison_token) row[0] = std::numeric_limits<float>::quiet_NaN();
+}
+
+std::vector<float> FakeModel::logits_after(std::span<const int> tokens, int64_t rope_length) const {
+  uint64_t hash = static_cast<uint64_t>(rope_table_key(spec_.rope, rope_length));
+  for (const int token : tokens) hash = next_hash(hash, token);
+  std::vector<float> row(static_cast<size_t>(options_.vocab_size));
+  fill_logits(tokens, hash, row.data());
+  return row;
+}
+
+std::vector<int> FakeModel::generate(std::vector<int> tokens, int64_t count) const {
+  const auto prompt = static_cast<int64_t>(tokens.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<float> row = logits_after(tokens, prompt);
+    tokens.push_back(static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin()));
+  }
+  return {tokens.begin() + prompt, tokens.end()};
+}
+
+}  // namespace lmdeploy::testing

@@ -1,0 +1,169 @@
+// One prompt alone = in a batch = in chunks = from the prefix cache = after preemption = after its session
+// was evicted: the same tokens and, since every op promises rows that do not depend on the batch, the same
+// logits to the last bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core_driver.h"
+#include "lmdeploy/core/random.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+constexpr int64_t kNewTokens = 16;
+
+/// A tiny checkpoint of tests/data/models on the CPU back end, activations and cache in f32.
+class EqualityTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  EqualityTest()
+      : kernels_(make_cpu_kernels(std::make_shared<ThreadPool>(2))),
+        checkpoint_(open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", GetParam()))),
+        model_(load_model(*checkpoint_, *kernels_, {.max_step_tokens = 512, .max_logit_rows = 64})) {}
+
+  EngineConfig config() const {
+    EngineConfig config = small_config();
+    config.block_len = 8;
+    config.session_len = 96;
+    config.max_prefill_token_num = 256;
+    config.max_logit_rows = 64;
+    return config;
+  }
+  static Request prompt(uint64_t seed, int64_t length) {
+    Request request = request_of(random_ids(seed, length), kNewTokens);
+    request.logits = LogitsOutput::kGeneration;
+    return request;
+  }
+  static Request drawn(Request request, uint64_t seed) {
+    request.sampling.temperature = 1;
+    request.sampling.top_p = 0.95f;
+    request.sampling.repetition_penalty = 1.1f;
+    request.sampling.seed = seed;
+    return request;
+  }
+  RequestOutput alone(const Request& request) {
+    CoreDriver driver(*model_, config());
+    return driver.complete(request);
+  }
+  static void expect_same(const RequestOutput& got, const RequestOutput& want, const std::string& how) {
+    ASSERT_EQ(got.finish, FinishReason::kLength) << how << ": " << got.error_message;
+    ASSERT_EQ(got.token_ids, want.token_ids) << how;
+    ASSERT_EQ(got.logits, want.logits) << how;
+  }
+
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<Model> model_;
+};
+
+TEST_P(EqualityTest, AloneIsBatched) {
+  std::vector<Request> requests;
+  for (uint64_t i = 0; i < 8; ++i) {
+    requests.push_back(prompt(i, static_cast<int64_t>(1 + 7 * i)));
+    if (i % 2 == 1) requests.back() = drawn(requests.back(), i);
+  }
+  CoreDriver driver(*model_, config());
+  std::vector<std::shared_ptr<Client>> clients;
+  for (const Request& request : requests) {
+    clients.push_back(driver.submit(request));
+    driver.step();  // each joins while the others decode
+  }
+  driver.run();
+  for (size_t i = 0; i < 8; ++i) expect_same(clients[i]->output, alone(requests[i]), cat("request ", i));
+}
+
+TEST_P(EqualityTest, AloneIsChunked) {
+  const Request request = prompt(1, 41);
+  const RequestOutput want = alone(request);
+  for (const int64_t chunk : {1, 3, 8, 16, 40, 41}) {
+    EngineConfig chunked = config();
+    chunked.max_prefill_token_num = chunk;
+    CoreDriver driver(*model_, chunked);
+    expect_same(driver.complete(request), want, cat("chunks of ", chunk));
+  }
+}
+
+TEST_P(EqualityTest, AloneIsPrefixHit) {
+  EngineConfig cached = config();
+  cached.enable_prefix_caching = true;
+  CoreDriver driver(*model_, cached);
+  for (const int64_t length : {7, 8, 9, 16, 17, 45}) {
+    const Request request = prompt(static_cast<uint64_t>(length), length);
+    const RequestOutput want = alone(request);
+    for (int i = 0; i < 3; ++i) {
+      const RequestOutput got = driver.complete(request);
+      EXPECT_EQ(got.cached_tokens, i == 0 ? 0 : (length - 1) / 8 * 8);
+      expect_same(got, want, cat(length, " ids, time ", i));
+    }
+  }
+}
+
+TEST_P(EqualityTest, AloneIsPreempted) {
+  for (const bool caching : {false, true}) {
+    EngineConfig tight = config();
+    tight.num_blocks = 12;
+    tight.enable_prefix_caching = caching;
+    CoreDriver driver(*model_, tight);
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<Client>> clients;
+    for (uint64_t i = 0; i < 5; ++i) {
+      requests.push_back(prompt(20 + i, static_cast<int64_t>(15 + 4 * i)));
+      if (i % 2 == 0) requests.back() = drawn(requests.back(), i);
+      clients.push_back(driver.submit(requests.back()));
+    }
+    driver.run();
+    EXPECT_GT(driver.stats().preemptions, 0);
+    for (size_t i = 0; i < 5; ++i) expect_same(clients[i]->output, alone(requests[i]), cat("request ", i));
+  }
+}
+
+TEST_P(EqualityTest, ATurnIsTheSameAfterItsSessionWasEvicted) {
+  const std::vector<int> first = random_ids(7, 19), second = random_ids(8, 6);
+  RequestOutput kept, evicted;
+  for (const bool evict : {false, true}) {
+    EngineConfig tight = config();
+    tight.num_blocks = 12;
+    CoreDriver driver(*model_, tight);
+    driver.complete(turn_of(1, first, 10, true));
+    if (evict) {
+      driver.complete(request_of(random_ids(9, 90), 5));
+      EXPECT_EQ(driver.stats().cached_blocks, 0);
+    }
+    Request turn = turn_of(1, second, kNewTokens, false);
+    turn.logits = LogitsOutput::kGeneration;
+    (evict ? evicted : kept) = driver.complete(turn);
+  }
+  expect_same(evicted, kept, "evicted");
+}
+
+TEST_P(EqualityTest, RandomTrafficOverATightPool) {
+  Rng rng(77);
+  EngineConfig tight = config();
+  tight.num_blocks = 14;
+  tight.max_prefill_token_num = 20;
+  tight.enable_prefix_caching = true;
+  CoreDriver driver(*model_, tight);
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<Client>> clients;
+  for (uint64_t i = 0; i < 24; ++i) {
+    Request request = prompt(rng.below(4), static_cast<int64_t>(1 + rng.below(50)));
+    request.input_ids.push_back(static_cast<int>(rng.below(200)));
+    if (i % 3 == 0) request = drawn(request, rng.bits());
+    requests.push_back(request);
+    clients.push_back(driver.submit(request));
+    for (uint64_t steps = rng.below(6); steps > 0; --steps) driver.step();
+  }
+  driver.run();
+  EXPECT_GT(driver.stats().preemptions, 0);
+  EXPECT_GT(driver.stats().prefix_hit_tokens, 0);
+  for (size_t i = 0; i < requests.size(); ++i)
+    expect_same(clients[i]->output, alone(requests[i]), cat("request ", i));
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, EqualityTest,
+                         ::testing::Values("llama2", "llama3", "llama_dynamic_ntk", "llama_tied_headdim"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace lmdeploy::testing

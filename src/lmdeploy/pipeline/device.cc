@@ -1,7 +1,5 @@
 #include "lmdeploy/pipeline/device.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -40,9 +38,9 @@ void check_config(const PipelineConfig& config) {
   check_quant_policy(config.quant_policy);
   require(config.session_len >= 0, "session_len", config.session_len, "at least 1 (or 0: the model's)");
   require(config.max_batch_size >= 1, "max_batch_size", config.max_batch_size, "at least 1");
-  require(config.cache_max_entry_count >= 0 && std::isfinite(config.cache_max_entry_count),
+  require(config.cache_max_entry_count >= 0 && config.cache_max_entry_count < 2147483648.0,
           "cache_max_entry_count", config.cache_max_entry_count,
-          "a share of memory in (0, 1), or a number of blocks");
+          "a share of memory in (0, 1), or a number of blocks up to 2^31 - 1");
   require(config.cache_block_seq_len >= 1, "cache_block_seq_len", config.cache_block_seq_len, "at least 1");
   require(config.rope_scaling_factor == 0 || config.rope_scaling_factor >= 1, "rope_scaling_factor",
           config.rope_scaling_factor, "0 (off) or a factor of at least 1");
@@ -65,15 +63,13 @@ DType kv_dtype(const std::string& dtype) {
               cat("dtype is ", dtype, "; expected auto, float16, bfloat16 or float32"));
 }
 
-size_t kv_pool_bytes(double cache_max_entry_count, const KvDemand& demand, size_t available_bytes) {
-  const auto available = static_cast<double>(available_bytes);
-  const int64_t blocks_per_session = (demand.session_len + demand.block_len - 1) / demand.block_len;
-  const double full_batch = static_cast<double>(blocks_per_session) *
-                            static_cast<double>(demand.max_batch_size) *
-                            static_cast<double>(demand.block_bytes);
-  const double wanted =
-      cache_max_entry_count > 0 ? cache_max_entry_count * available : std::min(full_batch, available / 4);
-  return std::max(static_cast<size_t>(wanted), static_cast<size_t>(demand.block_bytes));
+void set_kv_pool(double cache_max_entry_count, size_t available_bytes, EngineConfig& config) {
+  if (cache_max_entry_count >= 1) {
+    config.num_blocks = static_cast<int64_t>(cache_max_entry_count);
+  } else if (cache_max_entry_count > 0) {
+    config.kv_memory_bytes =
+        static_cast<size_t>(cache_max_entry_count * static_cast<double>(available_bytes));
+  }
 }
 
 }  // namespace lmdeploy

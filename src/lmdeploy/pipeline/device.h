@@ -21,15 +21,8 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config);
 /// Element type of the KV cache for `dtype`: auto is f16.
 DType kv_dtype(const std::string& dtype);
 
-struct KvDemand {
-  int64_t block_bytes = 0;
-  int64_t block_len = 0;       // tokens
-  int64_t session_len = 0;     // tokens
-  int64_t max_batch_size = 0;  // sessions that run at once
-};
-
-/// Bytes for the KV pool on the CPU. `cache_max_entry_count` in (0, 1): that share of `available_bytes`; 0:
-/// enough for all sessions of a full batch, at most a quarter of `available_bytes`. At least one block.
-size_t kv_pool_bytes(double cache_max_entry_count, const KvDemand& demand, size_t available_bytes);
+/// The KV pool's size as `cache_max_entry_count` gives it: a number of blocks (1 or more), a share of
+/// `available_bytes` (below 1), or the engine's own default (0).
+void set_kv_pool(double cache_max_entry_count, size_t available_bytes, EngineConfig& config);
 
 }  // namespace lmdeploy

@@ -44,12 +44,17 @@ TEST(Device, KvDtypes) {
   EXPECT_EQ(kv_dtype("float32"), DType::kF32);
 }
 
-TEST(Device, KvPoolSize) {
-  const KvDemand demand = {.block_bytes = 1000, .block_len = 64, .session_len = 130, .max_batch_size = 4};
-  EXPECT_EQ(kv_pool_bytes(0, demand, 1000000), 12000u);  // 3 blocks a session, 4 sessions
-  EXPECT_EQ(kv_pool_bytes(0, demand, 20000), 5000u);     // a quarter of what is there
-  EXPECT_EQ(kv_pool_bytes(0.5, demand, 1000000), 500000u);
-  EXPECT_EQ(kv_pool_bytes(0.5, demand, 100), 1000u);  // one block at least
+TEST(Device, KvPool) {
+  EngineConfig by_default, share, blocks;
+  set_kv_pool(0, 1000, by_default);
+  EXPECT_EQ(by_default.kv_memory_bytes, 0u);
+  EXPECT_EQ(by_default.num_blocks, 0);
+  set_kv_pool(0.5, 1000, share);
+  EXPECT_EQ(share.kv_memory_bytes, 500u);
+  EXPECT_EQ(share.num_blocks, 0);
+  set_kv_pool(20, 1000, blocks);
+  EXPECT_EQ(blocks.kv_memory_bytes, 0u);
+  EXPECT_EQ(blocks.num_blocks, 20);
 }
 
 }  // namespace

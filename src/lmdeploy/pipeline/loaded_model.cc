@@ -52,9 +52,9 @@ LoadOptions load_options(const PipelineConfig& config) {
   return options;
 }
 
-EngineConfig engine_config(const PipelineConfig& config, const Model& model) {
+EngineConfig engine_config(const PipelineConfig& config) {
   EngineConfig engine;
-  engine.session_len = config.session_len > 0 ? config.session_len : model.spec().max_positions;
+  engine.session_len = config.session_len;
   engine.max_batch_size = config.max_batch_size;
   engine.block_len = config.cache_block_seq_len;
   engine.max_prefill_token_num = config.max_prefill_token_num;
@@ -62,17 +62,7 @@ EngineConfig engine_config(const PipelineConfig& config, const Model& model) {
   engine.max_prefill_iters = config.max_prefill_iters;
   engine.enable_prefix_caching = config.enable_prefix_caching;
   engine.kv_dtype = kv_dtype(config.dtype);
-  if (config.cache_max_entry_count >= 1) {
-    engine.num_blocks = static_cast<int64_t>(config.cache_max_entry_count);
-    return engine;
-  }
-  const KvLayout layout = model.kv_layout(engine.kv_dtype, engine.block_len);
-  const KvDemand demand = {.block_bytes = layout.block_bytes(),
-                           .block_len = engine.block_len,
-                           .session_len = engine.session_len,
-                           .max_batch_size = engine.max_batch_size};
-  engine.kv_memory_bytes =
-      kv_pool_bytes(config.cache_max_entry_count, demand, system_memory().available_bytes);
+  set_kv_pool(config.cache_max_entry_count, system_memory().available_bytes, engine);
   return engine;
 }
 
@@ -80,7 +70,7 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
   auto runtime = std::make_shared<Runtime>();
   runtime->kernels = make_kernels(config);
   runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config));
-  const EngineConfig engine = engine_config(config, *runtime->model);
+  const EngineConfig engine = engine_config(config);
   runtime->engine = std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine);
   LMD_LOG(kInfo, "loaded ", config.model_path, ": ", runtime->model->weight_bytes() >> 20,
           " MiB of weights on ", runtime->kernels->name(), ", KV cache ",

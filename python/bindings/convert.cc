@@ -1,0 +1,121 @@
+// Conversions between Python values and JSON, prompts, token ids and arrays.
+#include <nanobind/ndarray.h>
+
+#include <climits>
+#include <memory>
+#include <utility>
+
+#include "bindings/bindings.h"
+
+namespace lmdeploy::python {
+namespace {
+
+constexpr int kMaxDepth = 256;  // as parse_json()
+
+[[noreturn]] void throw_bad_value(const std::string& where, nb::handle value, std::string_view expected) {
+  throw Error(ErrorCode::kInvalidArgument,
+              cat(where, ": expected ", expected, ", found ", nb::type_name(value.type()).c_str()));
+}
+
+Json convert(nb::handle value, const std::string& where, int depth);
+
+Json convert_dict(nb::handle value, const std::string& where, int depth) {
+  JsonObject object;
+  for (auto [key, item] : nb::borrow<nb::dict>(value)) {
+    if (!nb::isinstance<nb::str>(key)) throw_bad_value(cat(where, ", a key"), key, "str");
+    const std::string name = utf8_from_python(key);
+    object[name] = convert(item, cat(where, ".", name), depth + 1);
+  }
+  return object;
+}
+
+Json convert_sequence(nb::handle value, const std::string& where, int depth) {
+  JsonArray array;
+  for (nb::handle item : value) {
+    array.push_back(convert(item, cat(where, "[", array.size(), "]"), depth + 1));
+  }
+  return array;
+}
+
+Json convert_int(nb::handle value, const std::string& where) {
+  int overflow = 0;
+  const long long signed_value = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  if (overflow == 0) return static_cast<int64_t>(signed_value);
+  const unsigned long long unsigned_value = PyLong_AsUnsignedLongLong(value.ptr());
+  if (overflow < 0 || PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw Error(ErrorCode::kInvalidArgument, cat(where, ": the integer does not fit into 64 bits"));
+  }
+  return static_cast<uint64_t>(unsigned_value);
+}
+
+Json convert(nb::handle value, const std::string& where, int depth) {
+  if (depth > kMaxDepth) {
+    throw Error(ErrorCode::kInvalidArgument, cat("nested deeper than ", kMaxDepth, " levels: ", where));
+  }
+  if (value.is_none()) return nullptr;
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::int_>(value)) return convert_int(value, where);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  if (nb::isinstance<nb::str>(value)) return boost::json::string(utf8_from_python(value));
+  if (nb::isinstance<nb::dict>(value)) return convert_dict(value, where, depth);
+  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    return convert_sequence(value, where, depth);
+  }
+  throw_bad_value(where, value, "None, bool, int, float, str, dict, list or tuple");
+}
+
+}  // namespace
+
+Json json_from_python(nb::handle value, const std::string& where) { return convert(value, where, 0); }
+
+std::string utf8_from_python(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (data == nullptr) throw nb::python_error();
+  return {data, static_cast<size_t>(size)};
+}
+
+std::vector<int> ids_from_python(nb::handle ids, const std::string& where) {
+  if (PySequence_Check(ids.ptr()) == 0 || nb::isinstance<nb::str>(ids) || nb::isinstance<nb::bytes>(ids)) {
+    throw_bad_value(where, ids, "a sequence of token ids");
+  }
+  std::vector<int> result;
+  for (nb::handle item : ids) {
+    const nb::object number = nb::steal(PyNumber_Index(item.ptr()));  // int, or a numpy integer
+    if (!number.is_valid()) {
+      PyErr_Clear();
+      throw_bad_value(cat(where, "[", result.size(), "]"), item, "int");
+    }
+    int overflow = 0;
+    const long id = PyLong_AsLongAndOverflow(number.ptr(), &overflow);
+    if (overflow != 0 || id < INT_MIN || id > INT_MAX) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  cat(where, "[", result.size(), "]: no token id is that large"));
+    }
+    result.push_back(static_cast<int>(id));
+  }
+  return result;
+}
+
+Prompt prompt_from_python(nb::handle prompt) {
+  if (nb::isinstance<nb::str>(prompt)) return utf8_from_python(prompt);
+  if (PySequence_Check(prompt.ptr()) != 0 && nb::len(prompt) > 0) {
+    const nb::object first = prompt[0];
+    if (PyIndex_Check(first.ptr()) != 0) return ids_from_python(prompt, "prompt");
+  }
+  return json_from_python(prompt, "messages");
+}
+
+nb::object rows_to_numpy(std::vector<float>&& values, int64_t width) {
+  if (values.empty() || width <= 0) return nb::none();
+  auto owned = std::make_unique<std::vector<float>>(std::move(values));
+  float* data = owned->data();
+  const size_t rows = owned->size() / static_cast<size_t>(width);
+  const nb::capsule owner(owned.release(),
+                          [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  return nb::cast(
+      nb::ndarray<nb::numpy, float, nb::ndim<2>>(data, {rows, static_cast<size_t>(width)}, owner));
+}
+
+}  // namespace lmdeploy::python

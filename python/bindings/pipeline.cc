@@ -1,0 +1,165 @@
+// Pipeline: opening a model, running a batch, and what is known about the loaded model.
+#include "lmdeploy/pipeline/pipeline.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "bindings/bindings.h"
+#include "bindings/signals.h"
+#include "bindings/stream_group.h"
+
+namespace lmdeploy::python {
+namespace {
+
+using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
+
+/// Calls `callback(args...)` with the GIL at most once per kSignalInterval, and handles signals on the way:
+/// what a handler or the callback raises goes through the native caller.
+class PacedCallback {
+ public:
+  explicit PacedCallback(nb::handle callback) : callback_(callback) {}
+
+  template <typename... Args>
+  void operator()(bool force, Args... args) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!force && now - last_ < kSignalInterval) return;
+    last_ = now;
+    const nb::gil_scoped_acquire acquire;
+    check_signals();
+    if (!callback_.is_none()) callback_(args...);
+  }
+
+ private:
+  nb::handle callback_;  // outlives the call that this object lives in
+  std::chrono::steady_clock::time_point last_{};
+};
+
+std::shared_ptr<PipelineRef> open_pipeline(PipelineConfig config, nb::handle progress) {
+  PacedCallback paced(progress);
+  config.progress = [&](int64_t done, int64_t total) { paced(done == total, done, total); };
+  const nb::gil_scoped_release release;
+  return std::make_shared<PipelineRef>(config);
+}
+
+std::vector<Response> infer(const PipelineRef& self, const nb::list& prompts,
+                            const std::vector<GenerationConfig>& gen_configs, const RunOptions& options,
+                            nb::handle poll) {
+  std::vector<Prompt> native_prompts;
+  for (nb::handle prompt : prompts) native_prompts.push_back(prompt_from_python(prompt));
+  PacedCallback paced(poll);
+  const size_t total = native_prompts.size();
+  const nb::gil_scoped_release release;
+  return self.get().infer(native_prompts, gen_configs, options,
+                          [&](size_t done) { paced(done == total, done); });
+}
+
+std::unique_ptr<RequestHandle> start_scoring(const PipelineRef& pipeline, const std::vector<int>& ids) {
+  const nb::gil_scoped_release release;
+  Request request;
+  request.input_ids = ids;
+  request.score_prompt = true;
+  return pipeline.with_engine([&](Engine& engine) { return engine.submit(std::move(request)); });
+}
+
+double mean_nll(const RequestOutput& scored, size_t index, size_t num_ids) {
+  if (scored.finish == FinishReason::kError)
+    throw Error(scored.error_code, cat("get_ppl: input_ids[", index, "]: ", scored.error_message));
+  if (scored.finish == FinishReason::kAbort)
+    throw Error(ErrorCode::kClosed,
+                cat("get_ppl: input_ids[", index, "]: the pipeline was closed meanwhile"));
+  return scored.prompt_nll / static_cast<double>(num_ids - 1);
+}
+
+/// As Pipeline::get_ppl(), but Ctrl-C ends it.
+std::vector<double> get_ppl(const std::shared_ptr<PipelineRef>& self,
+                            const std::vector<std::vector<int>>& input_ids) {
+  StreamGroup<RequestHandle> group(self);
+  for (const std::vector<int>& ids : input_ids) group.add(start_scoring(*self, ids));
+  std::vector<double> means(input_ids.size());
+  while (const auto output = next_with_signals(group, std::nullopt)) {
+    const auto& [idx, scored] = *output;
+    if (scored.finish != FinishReason::kNone) means[idx] = mean_nll(scored, idx, input_ids[idx].size());
+  }
+  return means;
+}
+
+std::string render(const PipelineRef& self, nb::handle prompt, const RunOptions& options) {
+  const Prompt native_prompt = prompt_from_python(prompt);
+  const nb::gil_scoped_release release;
+  return self.get().render(native_prompt, options);
+}
+
+nb::object tokenizer(const PipelineRef& self) {
+  if (auto impl = self.get().tokenizer()) return nb::cast(TokenizerRef{std::move(impl)});
+  return nb::none();
+}
+
+nb::object chat_template(const PipelineRef& self) {
+  if (auto impl = self.get().chat_template()) return nb::cast(ChatTemplateRef{std::move(impl)});
+  return nb::none();
+}
+
+void bind_stats(nb::module_& m) {
+  using S = EngineStats;
+  nb::class_<S>(m, "EngineStats", "Counters and gauges of an engine; free + used + cached == total blocks.")
+      .def_ro("total_blocks", &S::total_blocks)
+      .def_ro("free_blocks", &S::free_blocks)
+      .def_ro("used_blocks", &S::used_blocks)
+      .def_ro("cached_blocks", &S::cached_blocks)
+      .def_ro("running", &S::running)
+      .def_ro("waiting", &S::waiting)
+      .def_ro("sessions", &S::sessions)
+      .def_ro("finished", &S::finished)
+      .def_ro("aborted", &S::aborted)
+      .def_ro("failed", &S::failed)
+      .def_ro("preemptions", &S::preemptions)
+      .def_ro("steps", &S::steps)
+      .def_ro("prompt_tokens", &S::prompt_tokens)
+      .def_ro("generated_tokens", &S::generated_tokens)
+      .def_ro("prefix_queried_tokens", &S::prefix_queried_tokens)
+      .def_ro("prefix_hit_tokens", &S::prefix_hit_tokens);
+}
+
+}  // namespace
+
+void bind_pipeline(nb::module_& m) {
+  using P = PipelineRef;
+  bind_stats(m);
+  nb::class_<P>(m, "Pipeline", "A loaded model; thread-safe.")
+      .def_static("open", &open_pipeline, nb::arg("config"), nb::arg("progress") = nb::none(),
+                  "Loads the model; progress(done_bytes, total_bytes) is called now and then.")
+      .def("infer", &infer, nb::arg("prompts"), nb::arg("gen_configs"), nb::arg("options"),
+           nb::arg("poll") = nb::none(), "Runs all prompts; poll(number done) is called now and then.")
+      .def("render", &render, nb::arg("prompt"), nb::arg("options"), "The prompt after the chat template.")
+      .def("new_session",
+           [](const P& self) { return SessionRef{std::make_shared<ChatSession>(self.get().new_session())}; })
+      .def(
+          "end_session",
+          [](const P& self, const SessionRef& session) { self.get().end_session(*session.impl); },
+          nb::arg("session"), ReleaseGil())
+      .def(
+          "end_session_id",
+          [](const P& self, uint64_t id) { self.with_engine([&](Engine& e) { e.end_session(id); }); },
+          nb::arg("session_id"), ReleaseGil())
+      .def("close", &P::close, ReleaseGil())
+      .def(
+          "stats", [](const P& self) { return self.with_engine([](Engine& e) { return e.stats(); }); },
+          ReleaseGil())
+      .def_prop_ro("tokenizer", &tokenizer, "None for a checkpoint without one.")
+      .def_prop_ro("chat_template", &chat_template)
+      .def_prop_ro("session_len", [](const P& self) { return self.get().session_len(); })
+      .def_prop_ro("vocab_size", [](const P& self) { return self.get().spec().vocab_size; })
+      .def_prop_ro("architecture", [](const P& self) { return self.get().spec().architecture; })
+      .def_prop_ro("eos_ids", [](const P& self) { return self.get().eos_ids(); });
+  m.def("get_ppl", &get_ppl, nb::arg("pipeline"), nb::arg("input_ids"),
+        "Mean negative log-likelihood per token (nats) of each id list.");
+}
+
+}  // namespace lmdeploy::python

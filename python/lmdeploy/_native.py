@@ -1,0 +1,75 @@
+"""Between the package's documented classes and the native ones."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._engine_configs import quant_policy_number
+
+if TYPE_CHECKING:
+    from ._engine_configs import EngineConfig
+    from ._generation import GenerationConfig
+    from .model import ChatTemplateConfig
+
+_SEED_MASK = (1 << 64) - 1
+
+# Fields that have the same name and meaning on both sides; None leaves the native default.
+_PIPELINE_FIELDS = ("dtype", "device_type", "session_len", "max_batch_size", "enable_prefix_caching",
+                    "max_prefill_token_num", "num_threads", "rope_scaling_factor", "num_tokens_per_iter",
+                    "max_prefill_iters", "cache_block_seq_len")
+_GENERATION_FIELDS = ("n", "do_sample", "top_p", "min_p", "temperature", "repetition_penalty", "presence_penalty",
+                      "frequency_penalty", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens",
+                      "include_stop_str_in_output", "logprobs", "repetition_ngram_size",
+                      "repetition_ngram_threshold", "stop_words", "bad_words", "stop_token_ids", "bad_token_ids",
+                      "min_new_tokens")
+_TEMPLATE_FIELDS = ("model_name", "system", "meta_instruction", "eosys", "user", "eoh", "assistant", "eoa", "tool",
+                    "eotool", "separator", "capability", "stop_words")
+_LOGITS = {None: _core.LogitsOutput.NONE, "generation": _core.LogitsOutput.GENERATION, "all": _core.LogitsOutput.ALL}
+
+
+def _copy_fields(source: Any, target: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(source, name, None)
+        if value is not None:
+            setattr(target, name, value)
+
+
+def native_pipeline_config(model_path: str, config: EngineConfig,
+                           template: ChatTemplateConfig | None) -> _core.PipelineConfig:
+    """The native form of an engine config whose fields have been checked."""
+    native = _core.PipelineConfig()
+    native.model_path = model_path
+    _copy_fields(config, native, _PIPELINE_FIELDS)
+    native.quant_policy = quant_policy_number(config.quant_policy)
+    if config.given("cache_max_entry_count"):  # its documented default means: the device's default
+        native.cache_max_entry_count = config.cache_max_entry_count
+    if getattr(config, "block_size", None) is not None:
+        native.cache_block_seq_len = config.block_size
+    if getattr(config, "num_gpu_blocks", 0) > 0:
+        native.cache_max_entry_count = float(config.num_gpu_blocks)
+    if config.hf_overrides:
+        native.set_hf_overrides(config.hf_overrides)
+    if template is not None:
+        native.chat_template = native_template_config(template)
+    return native
+
+
+def native_generation_config(config: GenerationConfig) -> _core.GenerationConfig:
+    """The native form; values are checked by its validate()."""
+    native = _core.GenerationConfig()
+    _copy_fields(config, native, _GENERATION_FIELDS)
+    native.max_new_tokens = config.max_new_tokens
+    native.top_k = 0 if config.top_k == -1 else config.top_k
+    native.output_logits = _LOGITS[config.output_logits]
+    if config.random_seed is not None:
+        native.random_seed = config.random_seed & _SEED_MASK
+    if config.logit_bias:
+        native.logit_bias = list(config.logit_bias.items())
+    return native
+
+
+def native_template_config(config: ChatTemplateConfig) -> _core.ChatTemplateConfig:
+    """Fields that are None stay unset: the named template's own."""
+    native = _core.ChatTemplateConfig()
+    _copy_fields(config, native, _TEMPLATE_FIELDS)
+    return native

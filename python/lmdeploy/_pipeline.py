@@ -1,0 +1,458 @@
+"""Pipeline: a loaded model that answers prompts."""
+from __future__ import annotations
+
+import asyncio
+import atexit
+import weakref
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from . import _core
+from ._generation import GenerationConfig
+from ._opening import (
+    check_template_config,
+    engine_config,
+    local_path,
+    logger,
+    open_core,
+    python_template,
+    set_log_level,
+)
+from ._progress import Progress
+from ._prompts import split_prompts
+from ._requests import native_configs, refuse_adapter, resolve_configs
+from ._response import GenOut, Response, response_from_native
+from ._session import Session
+from ._stream import read, read_async
+from ._warn import warn_once
+from .errors import ArgumentTypeError, InvalidArgumentError, NotFoundError, UnsupportedError
+from .model import ChatTemplateConfig, NativeTemplate
+from .tokenizer import Tokenizer
+
+_open_pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Engine threads end before the interpreter takes things apart."""
+    for pipe in list(_open_pipelines):
+        pipe.close()
+
+
+class Pipeline:
+    """A loaded model that answers prompts; made by ``lmdeploy.pipeline``.
+
+    Any number of threads may use one pipeline at once; calls may also come from a running event loop (``generate`` is
+    the one that does not block it). The GIL is not held while the model works. Ctrl-C ends the call it interrupts and
+    cancels what that call started; the pipeline stays usable. A pipeline cannot be used in a process forked after it
+    was opened: open it there, or use the multiprocessing method "spawn".
+
+    Attributes:
+        model_path: Path of the model.
+        backend_config: The engine config in use.
+    """
+
+    def __init__(self, model_path: str, backend_config: Any = None,
+                 chat_template_config: ChatTemplateConfig | None = None, log_level: str = "WARNING",
+                 max_log_len: int | None = None, speculative_config: Any = None, trust_remote_code: bool = False,
+                 allowed_media_domains: list[str] | None = None, **kwargs: Any):
+        """See ``lmdeploy.pipeline``; further keywords are fields of the engine config."""
+        set_log_level(log_level)
+        if speculative_config is not None:
+            raise UnsupportedError("speculative_config: speculative decoding is not supported yet; leave it out")
+        if trust_remote_code:
+            warn_once("trust_remote_code has no effect: code of a checkpoint is never run")
+        if allowed_media_domains is not None:
+            warn_once("allowed_media_domains has no effect: models take text only")
+        self.backend_config = engine_config(backend_config, kwargs)
+        template_config = check_template_config(chat_template_config)
+        self.model_path = local_path(model_path)
+        self._max_log_len = max_log_len
+        self._template = python_template(template_config, self.model_path)
+        native_template = template_config if self._template is None else None
+        self._core = open_core(self.model_path, self.backend_config, native_template)
+        self._sessions: dict[int, Session] = {}  # of generate(sequence_end=False)
+        self._running: dict[int, Any] = {}  # session_id of generate() -> what runs
+        _open_pipelines.add(self)
+
+    # ---- what is loaded
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's tokenizer; None for a checkpoint without one."""
+        native = self._core.tokenizer
+        return Tokenizer._of(native) if native is not None else None
+
+    @property
+    def session_len(self) -> int:
+        """Most tokens of prompt and answer together."""
+        return self._core.session_len
+
+    @property
+    def model_name(self) -> str:
+        """The path the model was opened with."""
+        return self.model_path
+
+    @property
+    def chat_template(self) -> Any:
+        """The template in use, with ``get_prompt`` and ``messages2prompt``; None for a checkpoint without tokenizer."""
+        native = self._core.chat_template
+        if self._template is not None or native is None:
+            return self._template
+        return NativeTemplate(native)
+
+    @property
+    def instance_num(self) -> int:
+        """Most prompts that run at once."""
+        return self.backend_config.max_batch_size or 128
+
+    # ---- prompts in, responses out
+
+    def __call__(self, prompts: Any, gen_config: GenerationConfig | Sequence[GenerationConfig] | None = None,
+                 do_preprocess: bool = True, adapter_name: str | None = None, use_tqdm: bool = False,
+                 **kwargs: Any) -> Response | list[Response]:
+        """The same as ``infer``."""
+        return self.infer(prompts, gen_config, do_preprocess, adapter_name, use_tqdm, **kwargs)
+
+    def infer(self, prompts: Any, gen_config: GenerationConfig | Sequence[GenerationConfig] | None = None,
+              do_preprocess: bool = True, adapter_name: str | None = None, use_tqdm: bool = False, *,
+              request_output_len: int | None = None, top_k: int | None = None, top_p: float | None = None,
+              temperature: float | None = None, repetition_penalty: float | None = None,
+              ignore_eos: bool | None = None,
+              chat_template_config: ChatTemplateConfig | None = None) -> Response | list[Response]:
+        """Answers one prompt or a batch.
+
+        Args:
+            prompts: Text, a list of {"role", "content"} messages, or a list of either.
+            gen_config: One for all prompts, or a list with one per prompt; None: greedy, at most 512 tokens.
+            do_preprocess: False takes texts as they are, without the chat template.
+            adapter_name: LoRA adapters are not supported yet.
+            use_tqdm: Shows a progress bar.
+            request_output_len, top_k, top_p, temperature, repetition_penalty, ignore_eos: The older way to give a
+                gen_config, honoured when there is none.
+            chat_template_config: Another chat template for this call.
+
+        Returns:
+            One Response for a single prompt, otherwise a list in the order of the prompts; an empty list for none. A
+            prompt that does not fit into ``session_len`` gives a Response with empty text, finish_reason ``length`` and
+            ``error_message``.
+
+        Raises:
+            InvalidArgumentError: (a ValueError) a prompt that is not text, or a bad gen_config; nothing has run then.
+            ClosedError: (a RuntimeError) the pipeline has been closed.
+        """
+        refuse_adapter(adapter_name)
+        batch, single = split_prompts(prompts)
+        loose = {"request_output_len": request_output_len, "top_k": top_k, "top_p": top_p, "temperature": temperature,
+                 "repetition_penalty": repetition_penalty, "ignore_eos": ignore_eos}
+        configs = resolve_configs(gen_config, len(batch), loose)
+        template = self._template_for(chat_template_config)
+        natives = native_configs(configs, _stop_words(template))
+        options = _options(do_preprocess)
+        with Progress("Answering", "prompt", len(batch)) as progress:
+            results = self._core.infer([self._native_prompt(p, do_preprocess, template) for p in batch], natives,
+                                       options, progress if use_tqdm else None) if batch else []
+        responses = self._group_choices(results, configs)
+        return responses[0] if single else responses
+
+    def batch_infer(self, *args: Any, **kwargs: Any) -> Response | list[Response]:
+        """Deprecated: the same as ``infer``."""
+        warn_once("Pipeline.batch_infer is deprecated; use Pipeline.infer", DeprecationWarning)
+        return self.infer(*args, **kwargs)
+
+    def stream_infer(self, prompts: Any, gen_config: GenerationConfig | Sequence[GenerationConfig] | None = None,
+                     do_preprocess: bool = True, adapter_name: str | None = None, stream_response: bool = True,
+                     sessions: Session | Sequence[Session] | None = None) -> Iterator[Response]:
+        """Answers prompts piece by piece, all of them at once.
+
+        Each item is a Response whose text and token_ids hold what is new; ``index`` says of which prompt. The last item
+        of a prompt has finish_reason set. Dropping the iterator cancels what runs.
+
+        Args:
+            sessions: Conversations that the prompts continue, one per prompt.
+            stream_response: False yields each answer in one piece, as it is finished.
+        """
+        refuse_adapter(adapter_name)
+        batch, _ = split_prompts(prompts)
+        group = _core.ResponseGroup(self._core)
+        if sessions is not None:
+            turns = [sessions] if isinstance(sessions, Session) else list(sessions)
+            if len(turns) != len(batch):
+                raise InvalidArgumentError(f"sessions has {len(turns)} entries for {len(batch)} prompts")
+            configs = resolve_configs(gen_config, len(batch))
+            for prompt, config, session in zip(batch, configs, turns, strict=True):
+                self._start_turn(group, prompt, config, session, do_preprocess)
+        else:
+            turns = []
+            self._start(group, batch, resolve_configs(gen_config, len(batch)), do_preprocess)
+        return self._pieces(group, batch, turns, stream_response)
+
+    # ---- conversations
+
+    def session(self, gen_config: GenerationConfig | None = None) -> Session:
+        """A new conversation; ``gen_config`` is used when it is called as a function."""
+        return Session(self, self._core.new_session(), gen_config)
+
+    def chat(self, prompt: str, session: Session | None = None, gen_config: GenerationConfig | None = None,
+             stream_response: bool = False, adapter_name: str | None = None,
+             do_preprocess: bool = True) -> Session | Iterator[Response]:
+        """One turn of a conversation.
+
+        Args:
+            prompt: What the user says.
+            session: The conversation to continue; None: a new one.
+            stream_response: True returns an iterator of pieces instead of the session, which is updated once the
+                iterator is used up.
+
+        Returns:
+            The session; the answer is ``session.response``.
+
+        Raises:
+            BusyError: (a RuntimeError) the session runs a turn already.
+        """
+        refuse_adapter(adapter_name)
+        if not isinstance(prompt, str):
+            split_prompts(prompt)  # refuses what is no prompt at all
+            raise ArgumentTypeError("chat takes the text of one turn; the session keeps the conversation")
+        session = session if session is not None else self.session()
+        group = _core.ResponseGroup(self._core)
+        self._start_turn(group, prompt, resolve_configs(gen_config, 1)[0], session, do_preprocess)
+        pieces = self._pieces(group, [prompt], [session], stream_response)
+        if stream_response:
+            return pieces
+        for _ in pieces:
+            pass
+        return session
+
+    # ---- asynchronous
+
+    async def generate(self, messages: Any, session_id: int | None = None,
+                       gen_config: GenerationConfig | None = None, adapter_name: str | None = None,
+                       stream_response: bool = True, sequence_start: bool = True, sequence_end: bool = True,
+                       step: int = 0, do_preprocess: bool = True) -> AsyncIterator[GenOut]:
+        """Answers one prompt piece by piece without blocking the event loop.
+
+        Args:
+            messages: Text or a list of {"role", "content"} messages.
+            session_id: Names the request for ``stop_session`` and, with ``sequence_end`` False, the conversation.
+            sequence_start: False continues the conversation ``session_id``.
+            sequence_end: False keeps it for a later call (``messages`` must then be text).
+            step: Must be 0 or the session's; ``TurboMind`` instances can roll back.
+
+        Yields:
+            GenOut, a Response whose text and token_ids hold what is new.
+        """
+        refuse_adapter(adapter_name)
+        batch, single = split_prompts(messages)
+        if not single:
+            raise ArgumentTypeError("generate answers one prompt; start one generate() for each")
+        config = resolve_configs(gen_config, 1)[0]
+        group = _core.ResponseGroup(self._core)
+        session = self._session_of(session_id, sequence_start, sequence_end, step)
+        loop = asyncio.get_running_loop()
+        if session is not None:
+            start = self._start_turn, group, messages, config, session, do_preprocess
+        else:
+            start = self._start, group, batch, [config], do_preprocess  # type: ignore[assignment]
+        await loop.run_in_executor(None, *start)
+        async for out in self._generate(group, messages, session, session_id, stream_response):
+            yield out
+        if session is not None and sequence_end and session_id is not None:
+            await self.end_session(session_id)
+
+    async def stop_session(self, session_id: int) -> None:
+        """Ends what ``generate`` runs for this id; its last piece has finish_reason ``abort``."""
+        if session_id in self._running:
+            self._running[session_id].cancel_all()
+
+    async def end_session(self, session_id: int) -> None:
+        """Frees the conversation that ``generate`` keeps under this id; unknown ids are ignored."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def get_generator(self, stop: bool, session_id: int) -> Any:
+        """Internal to LMDeploy's servers. Raises UnsupportedError."""
+        raise UnsupportedError("get_generator is not there: iterate over generate(), and use stop_session() to stop it")
+
+    # ---- scores
+
+    def get_ppl(self, input_ids: Sequence[int] | Sequence[Sequence[int]]) -> list[float]:
+        """Mean negative log-likelihood per token, in nats (not exponentiated).
+
+        Args:
+            input_ids: Token ids, or a list of such lists; each needs at least two.
+        """
+        return score(self._core, input_ids)
+
+    def get_reward_score(self, input_ids: Sequence[int] | Sequence[Sequence[int]]) -> list[float]:
+        """Scores of reward models. Raises InvalidArgumentError (a ValueError): none is supported yet."""
+        raise InvalidArgumentError(f"get_reward_score needs a reward model (InternLM2ForRewardModel, "
+                                   f"Qwen2ForRewardModel); this is {self._core.architecture}, which gives no scores")
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Cancels what runs and frees the engine and the weights. A second call does nothing."""
+        self._core.close()
+        self._sessions.clear()
+        _open_pipelines.discard(self)
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _template_for(self, config: ChatTemplateConfig | None) -> Any:
+        """What renders in Python; None: the native side does."""
+        return config.chat_template if config is not None else self._template
+
+    def _native_prompt(self, prompt: Any, do_preprocess: bool, template: Any) -> Any:
+        """``prompt`` as the native side takes it: ids when a template written in Python has rendered it."""
+        self._log_prompt(prompt)
+        if template is None or (isinstance(prompt, str) and not do_preprocess):
+            return prompt
+        text = template.get_prompt(prompt) if isinstance(prompt, str) else template.messages2prompt(prompt)
+        return self._encode_rendered(text)
+
+    def _encode_rendered(self, text: str) -> list[int]:
+        """Exactly one BOS, if the tokenizer adds one at all."""
+        tokenizer = self._core.tokenizer
+        if tokenizer is None:
+            raise UnsupportedError("the checkpoint has no tokenizer, so prompts cannot be text; use lmdeploy.turbomind")
+        ids = tokenizer.encode(text, False, True)
+        bos = tokenizer.bos_id
+        adds_bos = bos is not None and tokenizer.encode("a")[:1] == [bos]
+        return [bos, *ids] if adds_bos and ids[:1] != [bos] else ids
+
+    def _log_prompt(self, prompt: Any) -> None:
+        if logger.isEnabledFor(20):  # logging.INFO
+            logger.info("prompt=%.*r", self._max_log_len or len(repr(prompt)), prompt)
+
+    def _start(self, group: Any, batch: list[Any], configs: list[GenerationConfig], do_preprocess: bool) -> None:
+        natives = native_configs(configs, _stop_words(self._template))
+        for prompt, native in zip(batch, natives, strict=True):
+            group.submit(self._native_prompt(prompt, do_preprocess, self._template), native, _options(do_preprocess))
+
+    def _start_turn(self, group: Any, prompt: Any, config: GenerationConfig, session: Session,
+                    do_preprocess: bool) -> None:
+        if not isinstance(prompt, str):
+            raise ArgumentTypeError("a turn of a session is text; the session keeps the conversation")
+        native, = native_configs([config], _stop_words(self._template))
+        session._group = group
+        if self._template is None or not do_preprocess:
+            group.chat(session._native, prompt, native, _options(do_preprocess))
+            return
+        # A template written in Python renders the whole conversation; the engine keeps nothing in between.
+        messages = [{"role": role, "content": content} for turn in session.history
+                    for role, content in zip(("user", "assistant"), turn, strict=True)]
+        conversation = [*messages, {"role": "user", "content": prompt}] if messages else prompt
+        group.submit(self._native_prompt(conversation, True, self._template), native, _options(True))
+
+    def _pieces(self, group: Any, batch: list[Any], sessions: list[Session],
+                stream_response: bool) -> Iterator[Response]:
+        whole: dict[int, Response] = {}
+        for idx, native in read(group):
+            piece = response_from_native(native, self._core.vocab_size)
+            piece.index = piece.session_id = idx
+            if sessions:
+                piece.session_id = sessions[idx].session_id
+            answer = whole[idx].extend(piece) if idx in whole else whole.setdefault(idx, _copy(piece))
+            if piece.finish_reason is not None and sessions:
+                _end_turn(sessions[idx], batch[idx], answer)
+            if stream_response:
+                yield piece
+            elif piece.finish_reason is not None:
+                yield answer
+
+    async def _generate(self, group: Any, messages: Any, session: Session | None, session_id: int | None,
+                        stream_response: bool) -> AsyncIterator[GenOut]:
+        whole: GenOut | None = None
+        if session_id is not None:
+            self._running[session_id] = group
+        try:
+            async for _, native in read_async(group):
+                piece = response_from_native(native, self._core.vocab_size, GenOut)
+                piece.session_id = session_id or 0
+                whole = _copy(piece) if whole is None else whole.extend(piece)  # type: ignore[assignment]
+                if piece.finish_reason is not None and session is not None:
+                    _end_turn(session, messages, whole)
+                if stream_response or piece.finish_reason is not None:
+                    yield piece if stream_response else whole
+        finally:
+            if session_id is not None:
+                self._running.pop(session_id, None)
+
+    def _session_of(self, session_id: int | None, sequence_start: bool, sequence_end: bool,
+                    step: int) -> Session | None:
+        """The conversation of a generate() call; None for one that stands alone."""
+        if sequence_start and sequence_end:
+            return None
+        if session_id is None:
+            raise InvalidArgumentError("generate: sequence_start=False and sequence_end=False need a session_id")
+        if sequence_start:
+            self._sessions[session_id] = self.session()
+        if session_id not in self._sessions:
+            raise NotFoundError(f"generate: there is no session {session_id} to continue")
+        session = self._sessions[session_id]
+        if step not in (0, session.step):
+            raise UnsupportedError(f"generate: step {step} is not the session's {session.step}; only TurboMind "
+                                   "instances can roll back")
+        return session
+
+    def _forget_session(self, session: Session) -> None:
+        self._core.end_session(session._native)
+        session._native.forget()
+
+    def _group_choices(self, results: list[_core.Response], configs: list[GenerationConfig]) -> list[Response]:
+        """One Response per prompt, with its other choices in ``choices``."""
+        responses: list[Response] = []
+        remaining = iter(results)
+        for index, config in enumerate(configs):
+            choices = [response_from_native(next(remaining), self._core.vocab_size) for _ in range(config.n)]
+            for choice in choices:
+                choice.index = choice.session_id = index
+            if len(choices) > 1:
+                choices[0].choices = choices
+            responses.append(choices[0])
+        return responses
+
+
+def _options(do_preprocess: bool) -> _core.RunOptions:
+    if not isinstance(do_preprocess, bool):
+        raise ArgumentTypeError(f"do_preprocess is {do_preprocess!r}; expected True or False")
+    options = _core.RunOptions()
+    options.do_preprocess = do_preprocess
+    return options
+
+
+def _stop_words(template: Any) -> Sequence[str]:
+    return getattr(template, "stop_words", None) or ()
+
+
+def _copy(piece: Any) -> Any:
+    """A first piece that may grow without changing what the caller got."""
+    return type(piece)(**{**piece.__dict__, "token_ids": list(piece.token_ids)})
+
+
+def _end_turn(session: Session, prompt: str, answer: Response) -> None:
+    session._group = None
+    session.response = answer
+    if answer.error_message is None and answer.finish_reason != "error":
+        session.history.append((prompt, answer.text))
+
+
+def score(core: _core.Pipeline, input_ids: Any) -> list[float]:
+    """Mean negative log-likelihoods of one id list or several. Raises InvalidArgumentError naming the list."""
+    lists = list(input_ids)
+    if lists and hasattr(lists[0], "__index__"):
+        lists = [lists]
+    for i, ids in enumerate(lists):
+        if not hasattr(ids, "__len__") or isinstance(ids, str):
+            raise ArgumentTypeError(f"get_ppl: input_ids[{i}] is {type(ids).__name__}; expected a list of token ids")
+        if len(ids) < 2:
+            raise InvalidArgumentError(f"get_ppl: input_ids[{i}] has {len(ids)} ids; expected at least 2")
+    return _core.get_ppl(core, lists)

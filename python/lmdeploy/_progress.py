@@ -1,0 +1,61 @@
+"""A progress bar on standard error: tqdm's when installed, otherwise a plain one."""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_WIDTH = 30
+
+
+class PlainBar:
+    """Rewrites one line: ``Loading [#####.....] 50%``."""
+
+    def __init__(self, total: int, description: str):
+        self._total = max(total, 1)
+        self._description = description
+        self._shown = ""
+        self.n = 0
+
+    def update(self, step: int) -> None:
+        """Moves the bar by ``step``."""
+        self.n += step
+        filled = _WIDTH * self.n // self._total
+        line = (f"\r{self._description} [{'#' * filled}{'.' * (_WIDTH - filled)}] {100 * self.n // self._total}% "
+                f"({self.n}/{self._total})")
+        if line != self._shown:
+            print(line, end="", file=sys.stderr, flush=True)
+            self._shown = line
+
+    def close(self) -> None:
+        """Ends the line."""
+        print(file=sys.stderr, flush=True)
+
+
+def _make_bar(total: int, description: str, unit: str) -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return PlainBar(total, description)
+    return tqdm(total=total, desc=description, unit=unit, unit_scale=unit == "B")
+
+
+class Progress:
+    """Called with (done) or (done, total); the bar appears with the first call."""
+
+    def __init__(self, description: str, unit: str, total: int = 0):
+        self._description = description
+        self._unit = unit
+        self._total = total
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int = 0) -> None:
+        if self._bar is None:
+            self._bar = _make_bar(total or self._total, self._description, self._unit)
+        self._bar.update(done - self._bar.n)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,42 @@
+"""Reading groups of running requests, from a thread or from an event loop."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+
+def read(group: Any) -> Iterator[tuple[int, Any]]:
+    """(index of the stream, its next piece) until all have ended; leaving early cancels the rest."""
+    try:
+        while (item := group.next()) is not None:
+            yield item
+    finally:
+        group.cancel_all()
+
+
+async def _readable(fd: int) -> None:
+    """Returns when ``fd`` is readable. It is watched only meanwhile, so that a slow reader costs nothing."""
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+    loop.add_reader(fd, lambda: woken.done() or woken.set_result(None))
+    try:
+        await woken
+    finally:
+        loop.remove_reader(fd)
+
+
+async def read_async(group: Any) -> AsyncIterator[tuple[int, Any]]:
+    """As read(), without blocking the event loop."""
+    fd = group.fileno()
+    try:
+        while True:
+            item = group.next(0)
+            if item is not None:
+                yield item
+            elif group.num_open == 0:
+                return
+            else:
+                await _readable(fd)
+    finally:
+        group.cancel_all()

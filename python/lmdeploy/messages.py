@@ -1,0 +1,51 @@
+"""Configs and results under the import path that LMDeploy documents."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._config import Config
+from ._engine_configs import PytorchEngineConfig, QuantPolicy, TurbomindEngineConfig
+from ._generation import EngineGenerationConfig, GenerationConfig
+from ._response import EngineOutput, GenOut, Response, ResponseType
+
+
+@dataclass
+class VisionConfig(Config):
+    """Options of image encoders. No model here takes images yet, so a pipeline refuses it."""
+
+    max_batch_size: int = 1
+    thread_safe: bool = False
+
+
+VisonConfig = VisionConfig  # the spelling of 0.4
+
+
+@dataclass
+class SpeculativeConfig(Config):
+    """Options of speculative decoding, which a pipeline does not support yet.
+
+    Args:
+        method: ``draft``, ``prompt_lookup``, ``eagle``, ``eagle3``, ``deepseek_mtp``.
+        model: Path of the draft model.
+        num_speculative_tokens: Tokens guessed per step.
+    """
+
+    method: str
+    model: str = ""
+    num_speculative_tokens: int = 1
+
+
+__all__ = [
+    "EngineGenerationConfig",
+    "EngineOutput",
+    "GenOut",
+    "GenerationConfig",
+    "PytorchEngineConfig",
+    "QuantPolicy",
+    "Response",
+    "ResponseType",
+    "SpeculativeConfig",
+    "TurbomindEngineConfig",
+    "VisionConfig",
+    "VisonConfig",
+]

@@ -1,0 +1,135 @@
+"""Text to token ids and back."""
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _core
+from .errors import ArgumentTypeError
+
+_FEW = 5  # indexes_containing_token: more pieces than that make the word too common
+
+
+@dataclass
+class TokenizerOutput:
+    """What calling a tokenizer gives."""
+
+    input_ids: list[int]
+
+
+@dataclass
+class DetokenizeState:
+    """How far ``Tokenizer.detokenize_incrementally`` has come; one per stream."""
+
+    ids_offset: int = 0
+    _stream: Any = field(default=None, repr=False, compare=False)
+
+
+class Tokenizer:
+    """The tokenizer of a model; thread-safe.
+
+    Args:
+        model_path: A model folder, a tokenizer.json or a .gguf file.
+
+    Raises:
+        NotFoundError: (a FileNotFoundError) there is no tokenizer there.
+        UnsupportedError: (a NotImplementedError) its kind is not supported.
+        InvalidDataError: (a ValueError) a file is damaged.
+    """
+
+    def __init__(self, model_path: str | os.PathLike[str], trust_remote_code: bool = False):
+        self._native = _core.Tokenizer.load(os.fspath(model_path))
+
+    @classmethod
+    def _of(cls, native: _core.Tokenizer) -> Tokenizer:
+        self = cls.__new__(cls)
+        self._native = native
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids run from 0 to this minus 1, added tokens included."""
+        return self._native.vocab_size
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The id that opens a text; None when there is none."""
+        return self._native.bos_id
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The id that ends a text; None when there is none."""
+        return self._native.eos_id
+
+    def encode(self, s: str, add_bos: bool = True, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a text.
+
+        Args:
+            add_bos: False drops a leading BOS.
+            add_special_tokens: Whether the tokenizer's own rules (BOS, EOS) apply.
+        """
+        if not isinstance(s, str):
+            raise ArgumentTypeError(f"encode takes text; found {type(s).__name__}")
+        ids = self._native.encode(s, add_special_tokens)
+        if not add_bos and ids and ids[0] == self.bos_token_id:
+            ids = ids[1:]
+        return ids
+
+    def decode(self, t: Sequence[int], offset: int | None = None, skip_special_tokens: bool = True) -> str:
+        """Text of token ids.
+
+        Args:
+            offset: Gives the text of ``t[offset:]`` as it continues ``t[:offset]``.
+            skip_special_tokens: Leave control tokens out.
+        """
+        ids = [int(token) for token in t]
+        if not offset:
+            return self._native.decode(ids, skip_special_tokens)
+        stream = _core.Detokenizer(self._native, skip_special_tokens)
+        stream.push(ids[:offset])
+        return stream.push(ids[offset:]) + stream.finish()
+
+    def detokenize_incrementally(self, all_input_ids: Sequence[int], state: DetokenizeState,
+                                 skip_special_tokens: bool = True,
+                                 spaces_between_special_tokens: bool = True) -> tuple[str, DetokenizeState]:
+        """The text that is new since the last call; never half a character.
+
+        Args:
+            all_input_ids: All ids so far.
+            state: From the last call; ``DetokenizeState()`` at first.
+        """
+        if state._stream is None:
+            state._stream = _core.Detokenizer(self._native, skip_special_tokens)
+        new_ids = [int(token) for token in all_input_ids[state.ids_offset:]]
+        state.ids_offset = len(all_input_ids)
+        return state._stream.push(new_ids), state
+
+    def __call__(self, s: str | Sequence[str]) -> Any:
+        """An object with ``input_ids``; for a list of texts a list of id lists."""
+        if isinstance(s, str):
+            return TokenizerOutput(self.encode(s))
+        return TokenizerOutput([self.encode(text) for text in s])  # type: ignore[arg-type]
+
+    @functools.cached_property
+    def _pieces(self) -> list[bytes]:
+        return [self._native.token_bytes(token) or self._native.token_text(token).encode()
+                for token in range(self.vocab_size)]
+
+    @functools.cached_property
+    def prefix_space_tokens(self) -> set[int]:
+        """Ids whose text begins with a space."""
+        return {token for token, piece in enumerate(self._pieces) if piece.startswith(b" ")}
+
+    def indexes_containing_token(self, token: str) -> list[int]:
+        """Ids whose text contains ``token`` when they are at most 5, otherwise those whose text is just that."""
+        wanted = token.encode()
+        containing = [index for index, piece in enumerate(self._pieces) if wanted in piece]
+        if len(containing) <= _FEW:
+            return containing
+        return [index for index in containing if self._pieces[index].strip() == wanted]
+
+
+__all__ = ["DetokenizeState", "Tokenizer"]

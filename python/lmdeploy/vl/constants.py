@@ -1,0 +1,3 @@
+"""Constants of vision prompts."""
+
+IMAGE_TOKEN = "<IMAGE_TOKEN>"

@@ -1,0 +1,214 @@
+"""Bad input gives one clear exception or Response, and the pipeline keeps working."""
+import json
+import os
+import pathlib
+
+import pytest
+import tiny
+
+import lmdeploy
+from lmdeploy import GenerationConfig, TurbomindEngineConfig, pipeline
+
+
+@pytest.fixture(autouse=True)
+def still_works(pipe):
+    yield
+    assert pipe("x", do_preprocess=False).text == "yz"
+
+
+def test_missing_path(tmp_path):
+    missing = tmp_path / "nothing-here"
+    with pytest.raises(FileNotFoundError, match="nothing-here"):
+        pipeline(str(missing))
+    with pytest.raises(lmdeploy.LmdeployError):
+        pipeline(missing)  # a Path is fine, this one is not there
+
+
+def test_hub_name_says_that_nothing_is_downloaded():
+    with pytest.raises(FileNotFoundError, match="internlm/internlm2-chat-7b.*downloading is not supported yet"):
+        pipeline("internlm/internlm2-chat-7b")
+
+
+def test_path_of_the_wrong_type():
+    with pytest.raises(TypeError, match="model_path is int"):
+        pipeline(5)
+
+
+def test_folder_without_weights(tmp_path):
+    tiny.write_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(tiny.llama_config()))
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        pipeline(str(tmp_path))
+
+
+def test_unknown_architecture_lists_the_supported_ones(tmp_path):
+    tiny.write_alphabet_model(tmp_path, architectures=["SquirrelForCausalLM"])
+    with pytest.raises(NotImplementedError, match="SquirrelForCausalLM.*LlamaForCausalLM"):
+        pipeline(str(tmp_path))
+
+
+def test_damaged_weights_name_the_file(tmp_path):
+    folder = tiny.write_alphabet_model(tmp_path)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="model.safetensors"):
+        pipeline(str(folder))
+
+
+def test_missing_tensor_is_named(tmp_path):
+    folder = tiny.write_alphabet_model(tmp_path)
+    tensors = tiny.read_safetensors(folder / "model.safetensors")
+    del tensors["model.norm.weight"]
+    tiny.write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(ValueError, match="model.norm.weight"):
+        pipeline(str(folder))
+
+
+@pytest.mark.parametrize("prompt", [5, None, 1.5, b"bytes", {"role": "user", "content": "x"}, [5], ["x", 5], [None],
+                                    [["x"]], [[1, 2]]], ids=repr)
+def test_prompt_that_is_not_text(pipe, prompt):
+    for call in (pipe, pipe.stream_infer):
+        with pytest.raises((TypeError, ValueError), match="prompt"):
+            call(prompt)
+
+
+def test_prompt_with_pictures(pipe):
+    for prompt in (("what is this?", object()), [("what is this?", [object()])]):
+        with pytest.raises(NotImplementedError, match="takes no images"):
+            pipe(prompt)
+    with pytest.raises(NotImplementedError, match="image_url"):
+        pipe([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}])
+
+
+@pytest.mark.parametrize("messages", [[{"content": "no role"}], [{"role": "user"}], [{"role": 5, "content": "x"}],
+                                      [{"role": "user", "content": 5}], [{"role": "user", "content": object()}],
+                                      [{"role": "user", "content": "x"}, "text"]], ids=repr)
+def test_malformed_messages_name_the_place(pipe, messages):
+    with pytest.raises(ValueError, match=r"\[[01]\]"):
+        pipe(messages)
+
+
+def test_lone_surrogate(pipe):
+    for call in (pipe, pipe.stream_infer, pipe.chat):
+        with pytest.raises(ValueError, match="surrogate"):
+            call("\ud800")
+
+
+def test_empty_text_without_template(pipe):
+    with pytest.raises(ValueError, match="no token ids"):
+        pipe("", do_preprocess=False)
+
+
+def test_nothing_runs_when_one_prompt_of_a_batch_is_bad(pipe):
+    before = pipe._core.stats().finished
+    with pytest.raises(ValueError, match=r"prompts\[1\]"):
+        pipe(["x", [{"role": "user"}]])
+    assert pipe._core.stats().finished == before
+
+
+def test_gen_config_of_the_wrong_type_or_with_bad_ids(pipe):
+    with pytest.raises(TypeError, match="gen_config is dict"):
+        pipe("x", gen_config={"top_k": 1})
+    with pytest.raises(ValueError, match="vocabulary"):
+        pipe("x", gen_config=GenerationConfig(stop_token_ids=[10 ** 6]))
+    with pytest.raises(TypeError, match="do_preprocess"):
+        pipe("x", None, 512)
+
+
+def test_gen_config_changed_to_a_bad_value_is_refused_when_used(pipe):
+    config = GenerationConfig(do_sample=True)
+    config.temperature = 5.0
+    with pytest.raises(ValueError, match="temperature"):
+        pipe("x", gen_config=config)
+
+
+@pytest.mark.parametrize("field, value", [("quant_policy", 8), ("quant_policy", "int4"), ("device_type", "cuda"),
+                                          ("tp", 2), ("model_format", "awq")])
+def test_engine_options_that_are_not_there(alphabet_path, field, value):
+    with pytest.raises(NotImplementedError, match=field):
+        pipeline(alphabet_path, TurbomindEngineConfig(**{field: value}))
+
+
+def test_other_refused_arguments(alphabet_path):
+    with pytest.raises(NotImplementedError, match="speculative"):
+        pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("draft"))
+    with pytest.raises(NotImplementedError, match="vision_config"):
+        pipeline(alphabet_path, vision_config=lmdeploy.VisionConfig())
+    with pytest.raises(NotImplementedError, match="backend 'jax'"):
+        pipeline(alphabet_path, backend="jax")
+    with pytest.raises(TypeError, match="sesion_len"):
+        pipeline(alphabet_path, sesion_len=5)
+    with pytest.raises(TypeError, match="backend_config is dict"):
+        pipeline(alphabet_path, {"tp": 1})
+    with pytest.raises(TypeError, match="chat_template_config is dict"):
+        pipeline(alphabet_path, chat_template_config={})
+    with pytest.raises(ValueError, match="LOUD"):
+        pipeline(alphabet_path, log_level="LOUD")
+    with pytest.warns(lmdeploy.LmdeployWarning, match="trust_remote_code"):
+        pipeline(alphabet_path, trust_remote_code=True).close()
+
+
+def test_log_level_of_the_environment_is_named_when_bad(alphabet_path, monkeypatch):
+    from lmdeploy import _opening
+    monkeypatch.setattr(_opening, "_level_is_ours", False)
+    monkeypatch.setenv("TM_LOG_LEVEL", "SHOUT")
+    with pytest.raises(ValueError, match="TM_LOG_LEVEL"):
+        pipeline(alphabet_path)
+
+
+def test_f40_a_prompt_that_does_not_fit_is_told_so(alphabet_path, capfd):
+    with pipeline(alphabet_path, session_len=64, num_threads=1) as pipe:
+        texts = ["x" * 65, "x" * 64, "x" * 63, "x"]
+        long, full, fits, short = pipe(texts, do_preprocess=False)
+        for response, length in ((long, 65), (full, 64)):
+            assert (response.text, response.finish_reason, response.generate_token_len) == ("", "length", 0)
+            assert response.error_code == "context_length_exceeded"
+            assert str(length) in response.error_message and "64" in response.error_message
+            assert response.input_token_len == length
+        assert (fits.text, fits.finish_reason, fits.error_message) == ("y", "length", None)
+        assert (short.text, short.finish_reason) == ("yz", "stop")
+        assert "65 tokens" in capfd.readouterr().err
+        pieces = list(pipe.stream_infer(texts[:1], do_preprocess=False))
+        assert len(pieces) == 1 and pieces[0].error_code == "context_length_exceeded"
+        session = pipe.chat("x" * 65)
+        assert session.response.error_code == "context_length_exceeded" and session.history == []
+        assert pipe.chat("x", session, GenerationConfig(max_new_tokens=2)).response.text == "ab"
+
+
+def test_f41_a_too_large_max_new_tokens_is_clamped(alphabet_path, endless_path):
+    prompt = "u" * 20
+    config = GenerationConfig(max_new_tokens=2048)
+    with pipeline(alphabet_path, session_len=64, num_threads=1) as pipe:
+        response = pipe(prompt, gen_config=config, do_preprocess=False)
+        assert (response.generate_token_len, response.finish_reason) == (5, "stop")
+    with pipeline(endless_path, session_len=64, num_threads=1) as pipe:
+        for limit in (config, GenerationConfig(max_new_tokens=None)):
+            response = pipe(prompt, gen_config=limit, do_preprocess=False)
+            assert (response.generate_token_len, response.finish_reason) == (44, "length")
+
+
+def test_checkpoint_without_tokenizer_says_what_to_use(random_model):
+    path, _, _ = random_model
+    with pipeline(path) as pipe:
+        assert pipe.tokenizer is None
+        with pytest.raises(NotImplementedError, match="tokenizer"):
+            pipe("hello")
+        assert len(pipe.get_ppl([1, 2, 3])) == 1
+
+
+def test_get_ppl_names_the_bad_list(pipe):
+    with pytest.raises(ValueError, match=r"input_ids\[1\] has 1 ids"):
+        pipe.get_ppl([[1, 2], [3]])
+    with pytest.raises(ValueError, match=r"input_ids\[0\]"):
+        pipe.get_ppl([[1, 10 ** 6]])
+    with pytest.raises(TypeError, match="input_ids"):
+        pipe.get_ppl(["text"])
+    with pytest.raises(ValueError, match="reward model"):
+        pipe.get_reward_score([1, 2])
+
+
+def test_relative_and_home_paths(alphabet_path, monkeypatch):
+    monkeypatch.setenv("HOME", os.path.dirname(alphabet_path))
+    name = pathlib.Path(alphabet_path).name
+    with pipeline(f"~/{name}") as pipe:
+        assert pipe("x", do_preprocess=False).text == "yz"

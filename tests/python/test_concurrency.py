@@ -1,0 +1,233 @@
+"""F82: event loops, threads, async use; Ctrl-C; forks."""
+import asyncio
+import os
+import signal
+import string
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import lmdeploy
+from lmdeploy import GenerationConfig
+
+ALPHABET = string.ascii_lowercase
+LONG = GenerationConfig(max_new_tokens=2000, ignore_eos=True)
+
+
+async def collect(stream):
+    return [piece async for piece in stream]
+
+
+def test_f82_inside_a_running_event_loop(pipe):
+    async def handler():
+        return pipe("hello").text, [piece.text for piece in pipe.stream_infer("hello")]
+
+    text, pieces = asyncio.run(handler())
+    assert text == "".join(pieces) == ALPHABET
+
+
+def test_f82_from_many_threads_at_once(pipe):
+    answers = {}
+
+    def ask(letter):
+        answers[letter] = [pipe(letter, do_preprocess=False).text for _ in range(5)]
+
+    threads = [threading.Thread(target=ask, args=(letter,)) for letter in ALPHABET[:8]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {letter: [ALPHABET[i + 1:]] * 5 for i, letter in enumerate(ALPHABET[:8])}
+
+
+def test_f82_async_answers_do_not_block_the_loop(endless):
+    async def tick(gaps):
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - last)
+            last = time.monotonic()
+
+    async def main():
+        gaps = []
+        ticker = asyncio.create_task(tick(gaps))
+        config = GenerationConfig(max_new_tokens=1000)
+        answers = await asyncio.gather(*(collect(endless.generate(f"prompt {i}", gen_config=config)) for i in range(4)))
+        ticker.cancel()
+        return gaps, answers
+
+    gaps, answers = asyncio.run(main())
+    for pieces in answers:
+        text = "".join(piece.response for piece in pieces)
+        assert text == (ALPHABET * 40)[:1000] and pieces[-1].finish_reason == "length"
+    # One busy machine may pause any process for a while; a loop that waits for an answer would tick once.
+    assert len(gaps) > 5 and sorted(gaps)[len(gaps) // 2] < 0.1
+
+
+def test_async_answers_go_to_their_callers(pipe):
+    async def main():
+        return await asyncio.gather(*(collect(pipe.generate(letter, do_preprocess=False)) for letter in ALPHABET[:10]))
+
+    texts = ["".join(piece.text for piece in pieces) for pieces in asyncio.run(main())]
+    assert texts == [ALPHABET[i + 1:] for i in range(10)]
+
+
+def test_async_whole_answer(pipe):
+    pieces = asyncio.run(collect(pipe.generate("x", do_preprocess=False, stream_response=False)))
+    assert [(piece.text, piece.finish_reason) for piece in pieces] == [("yz", "stop")]
+
+
+def test_async_conversation(pipe):
+    async def main():
+        config = GenerationConfig(max_new_tokens=3)
+        first = await collect(pipe.generate("one", 7, config, sequence_end=False))
+        second = await collect(pipe.generate("two", 7, config, sequence_start=False))
+        with pytest.raises(FileNotFoundError, match="session 7"):
+            await collect(pipe.generate("three", 7, config, sequence_start=False))
+        return first, second
+
+    first, second = asyncio.run(main())
+    assert "".join(p.text for p in first) == "".join(p.text for p in second) == "abc"
+    assert second[-1].session_id == 7
+
+
+def test_stop_session_ends_an_async_answer(endless):
+    async def main():
+        pieces = []
+        async for piece in endless.generate("one", session_id=3, gen_config=LONG):
+            pieces.append(piece)
+            await endless.stop_session(3)
+        return pieces
+
+    pieces = asyncio.run(main())
+    assert pieces[-1].finish_reason == "abort" and pieces[-1].generate_token_len < 2000
+
+
+def test_a_cancelled_task_frees_the_engine(endless):
+    async def main():
+        task = asyncio.create_task(collect(endless.generate("one", gen_config=LONG)))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    until = time.monotonic() + 1
+    while endless._core.stats().running and time.monotonic() < until:
+        time.sleep(0.005)
+    assert endless._core.stats().running == 0
+
+
+def test_generate_takes_one_prompt(pipe):
+    with pytest.raises(TypeError, match="one prompt"):
+        asyncio.run(collect(pipe.generate(["a", "b"])))
+
+
+CTRL_C = """
+    import sys, time
+    import lmdeploy
+    from lmdeploy import GenerationConfig
+    pipe = lmdeploy.pipeline(sys.argv[1], session_len=200000, max_batch_size=4, num_threads=1)
+    config = GenerationConfig(max_new_tokens=150000, ignore_eos=True)
+    print("ready", flush=True)
+    start = time.monotonic()
+    try:
+        {call}
+        print("not interrupted")
+    except KeyboardInterrupt:
+        print("interrupted")
+    until = time.monotonic() + 2
+    while pipe._core.stats().running and time.monotonic() < until:
+        time.sleep(0.01)
+    print("running", pipe._core.stats().running, pipe("x", request_output_len=2, do_preprocess=False).text,
+          flush=True)
+"""
+
+
+@pytest.mark.parametrize("call", ["pipe(['a'] * 8, gen_config=config)",
+                                  "list(pipe.stream_infer('a', gen_config=config))",
+                                  "pipe.chat('a', gen_config=config)"])
+def test_ctrl_c_stops_the_call_and_nothing_else(endless_path, tmp_path, call):
+    code = textwrap.dedent(CTRL_C).format(call=call)
+    child = subprocess.Popen([sys.executable, "-c", code, endless_path], stdout=subprocess.PIPE, text=True,
+                             cwd=tmp_path)
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    assert child.stdout.readline() == "interrupted\n"
+    assert time.monotonic() - start < 2
+    out, _ = child.communicate(timeout=60)
+    assert out == "running 0 yz\n" and child.returncode == 0
+
+
+FORK = """
+    import os, sys
+    import lmdeploy
+    pipe = lmdeploy.pipeline(sys.argv[1], num_threads=1)
+    stream = pipe.stream_infer("a")
+    next(stream)
+    child = os.fork()
+    if child == 0:
+        try:
+            pipe("x")
+        except RuntimeError as error:
+            print(error, flush=True)
+        del stream
+        pipe.close()
+        del pipe
+        sys.exit(5)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), pipe("x", do_preprocess=False).text)
+"""
+
+
+def test_a_fork_cannot_use_the_pipeline_and_does_not_hang(alphabet_path, tmp_path):
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK), alphabet_path],
+                          capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    message, end = done.stdout.splitlines()
+    assert "cannot be used in its fork" in message and "spawn" in message
+    assert end == "5 yz", done.stderr
+
+
+def test_a_script_may_end_without_closing(alphabet_path, tmp_path):
+    code = ("import sys, lmdeploy\npipe = lmdeploy.pipeline(sys.argv[1], num_threads=1)\n"
+            "stream = pipe.stream_infer('a')\nprint(next(stream).text)")
+    done = subprocess.run([sys.executable, "-c", code, alphabet_path], capture_output=True, text=True, timeout=60,
+                          cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def threads_of(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def test_f57_a_pipeline_can_be_closed_and_another_one_opened(alphabet_path, endless_path):
+    with lmdeploy.pipeline(alphabet_path) as pipe:
+        pipe("x")
+    before = threads_of(os.getpid())
+    for turn in range(10):
+        with lmdeploy.pipeline((alphabet_path, endless_path)[turn % 2], num_threads=2) as pipe:
+            assert pipe("x", gen_config=GenerationConfig(max_new_tokens=2), do_preprocess=False).text == "yz"
+    assert threads_of(os.getpid()) == before
+    pipe.close()  # closed by `with` already
+    for use in (lambda: pipe("x"), lambda: pipe.stream_infer("x"), lambda: pipe.chat("x"),
+                lambda: pipe.get_ppl([1, 2])):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+    assert pipe.session_len > 0  # what describes the model stays
+
+
+def test_f57_close_ends_what_runs(endless_path):
+    pipe = lmdeploy.pipeline(endless_path, session_len=4096, num_threads=1)
+    stream = pipe.stream_infer("a", gen_config=LONG)
+    next(stream)
+    closing = threading.Timer(0.05, pipe.close)
+    closing.start()
+    last = list(stream)[-1]
+    closing.join()
+    assert last.finish_reason == "abort"

@@ -1,0 +1,171 @@
+"""GenerationConfig and the engine configs: types, ranges, what is refused and what warns."""
+import copy
+import dataclasses
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from lmdeploy._engine_configs import modern
+from lmdeploy._fields import NO_EFFECT, REFUSED, TABLES, USED, check_fields
+from lmdeploy.pytorch import EngineConfig as PytorchOld
+from lmdeploy.turbomind import EngineConfig as TurbomindOld
+
+import lmdeploy
+from lmdeploy import EngineGenerationConfig, GenerationConfig, PytorchEngineConfig, TurbomindEngineConfig
+
+BAD_GENERATION = [
+    dict(n=0), dict(max_new_tokens=0), dict(max_new_tokens=-1), dict(top_p=1.5), dict(top_p=-0.1), dict(top_k=-2),
+    dict(min_p=1.1), dict(temperature=-0.1), dict(temperature=2.1), dict(temperature=float("nan")),
+    dict(repetition_penalty=0.0), dict(logprobs=-1), dict(min_new_tokens=-1), dict(output_logits="some"),
+    dict(presence_penalty=3.0), dict(stop_words=[""]), dict(stop_token_ids=[-5]),
+]
+
+
+@pytest.mark.parametrize("values", BAD_GENERATION, ids=str)
+def test_generation_value_out_of_range(values):
+    name = next(iter(values))
+    for error in (AssertionError, ValueError, lmdeploy.LmdeployError):
+        with pytest.raises(error, match=name):
+            GenerationConfig(**values)
+
+
+@pytest.mark.parametrize("values", [dict(temperature="hot"), dict(top_k=1.5), dict(n=True), dict(stop_words=[1]),
+                                    dict(do_sample=1), dict(random_seed="7"), dict(logit_bias={"x": 1.0})], ids=str)
+def test_generation_value_of_wrong_type(values):
+    name = next(iter(values))
+    for error in (TypeError, ValueError):
+        with pytest.raises(error, match=f"GenerationConfig.{name}"):
+            GenerationConfig(**values)
+
+
+def test_edges_of_ranges_are_fine():
+    GenerationConfig(temperature=0, top_p=0, min_p=1)
+    GenerationConfig(temperature=2.0, top_p=1, top_k=0)
+    GenerationConfig(top_k=-1, max_new_tokens=None, random_seed=-1)
+
+
+def test_unknown_name_suggests_the_right_one():
+    with pytest.raises(TypeError, match="did you mean max_new_tokens"):
+        GenerationConfig(max_new_token=5)
+    with pytest.raises(ValueError, match="sesion_len"):
+        TurbomindEngineConfig(sesion_len=5)
+    config = GenerationConfig()
+    with pytest.raises(TypeError, match="no field"):
+        config.max_tokens = 5
+
+
+def test_numbers_of_numpy_and_single_words_are_taken():
+    config = GenerationConfig(max_new_tokens=np.int64(3), temperature=np.float32(0.5), stop_words="end")
+    assert (type(config.max_new_tokens), type(config.temperature)) == (int, float)
+    assert config.stop_words == ["end"]
+
+
+def test_assignment_is_checked_too():
+    config = GenerationConfig()
+    config.top_k = 5
+    assert config.given("top_k") and not config.given("top_p")
+    with pytest.raises(TypeError, match="top_p"):
+        config.top_p = "high"
+
+
+def test_given_survives_copies():
+    config = GenerationConfig(top_p=1.0)
+    for other in (copy.copy(config), copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert other == config and other.given("top_p") and not other.given("top_k")
+    replaced = dataclasses.replace(config, n=2)
+    assert replaced.n == 2 and not replaced.given("top_k")
+
+
+def test_engine_form_of_a_generation_config(pipe):
+    config = GenerationConfig(do_sample=True, top_k=7, stop_words=["q", "zz"], stop_token_ids=[3], bad_words=["x"])
+    engine = EngineGenerationConfig.From(config, pipe.tokenizer)
+    assert (engine.top_k, engine.stop_words, engine.bad_words) == (7, [ord("q"), 3], [ord("x")])
+    assert EngineGenerationConfig.From(GenerationConfig(), pipe.tokenizer).top_k == 1
+    again = engine.to_generation_config()
+    assert again.do_sample and again.stop_token_ids == [ord("q"), 3]
+    config.convert_stop_bad_words_to_ids(pipe.tokenizer)
+    assert config.stop_token_ids == [3, ord("q")] and config.bad_token_ids == [ord("x")]
+
+
+@pytest.mark.parametrize("values", [dict(tp=0), dict(session_len=0), dict(max_batch_size=0), dict(dtype="int3"),
+                                    dict(cache_max_entry_count=0.0), dict(quant_policy=3), dict(quant_policy="int3"),
+                                    dict(rope_scaling_factor=-1.0), dict(async_=2)], ids=str)
+def test_turbomind_value_out_of_range(values):
+    with pytest.raises(AssertionError, match=f"invalid {next(iter(values))}"):
+        TurbomindEngineConfig(**values)
+
+
+@pytest.mark.parametrize("values", [dict(tp="2"), dict(session_len=1.5), dict(enable_prefix_caching=1),
+                                    dict(hf_overrides=[1]), dict(cache_max_entry_count="half")], ids=str)
+def test_turbomind_value_of_wrong_type(values):
+    with pytest.raises(ValueError, match=f"TurbomindEngineConfig.{next(iter(values))}"):
+        TurbomindEngineConfig(**values)
+
+
+@pytest.mark.parametrize("values", [dict(tp=0), dict(cache_max_entry_count=1.0), dict(cache_max_entry_count=0.0),
+                                    dict(block_size=8), dict(block_size=48), dict(quant_policy=5), dict(dtype="f16"),
+                                    dict(num_cpu_blocks=-1), dict(num_gpu_blocks=-1), dict(device_type="tpu"),
+                                    dict(eviction_type="burn"), dict(max_batch_size=0)], ids=str)
+def test_pytorch_value_out_of_range(values):
+    with pytest.raises(AssertionError, match=f"invalid {next(iter(values))}"):
+        PytorchEngineConfig(**values)
+
+
+@pytest.mark.parametrize("cls", TABLES, ids=lambda cls: cls.__name__)
+def test_every_field_has_one_rule(cls):
+    assert set(TABLES[cls]) == {field.name for field in dataclasses.fields(cls)}
+    assert {rule for rule, _ in TABLES[cls].values()} <= {USED, REFUSED, NO_EFFECT}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_fields(cls())
+
+
+@pytest.mark.parametrize("config", [
+    TurbomindEngineConfig(tp=2), TurbomindEngineConfig(dp=2), TurbomindEngineConfig(nnodes=2),
+    TurbomindEngineConfig(devices=[0]), TurbomindEngineConfig(use_logn_attn=True),
+    TurbomindEngineConfig(empty_init=True),
+    TurbomindEngineConfig(model_format="awq"), PytorchEngineConfig(tp=2), PytorchEngineConfig(adapters={"a": "b"}),
+    PytorchEngineConfig(custom_module_map={"x": "y"}), PytorchEngineConfig(role="Prefill"),
+    PytorchEngineConfig(logprobs_mode="raw_logits"), GenerationConfig(response_format={"type": "json_object"}),
+    GenerationConfig(logits_processors=[lambda ids, scores: scores]), GenerationConfig(output_last_hidden_state="all"),
+    GenerationConfig(return_ppl=True), GenerationConfig(with_cache=True),
+], ids=lambda c: f"{type(c).__name__}-{next(iter(c.changed()))}")
+def test_what_cannot_be_honoured_is_refused_by_name(config):
+    with pytest.raises(NotImplementedError, match=f"{type(config).__name__}.{next(iter(config.changed()))}"):
+        check_fields(config)
+
+
+@pytest.mark.parametrize("config", [
+    TurbomindEngineConfig(cache_chunk_size=1), TurbomindEngineConfig(download_dir="/x"),
+    TurbomindEngineConfig(async_=0),
+    TurbomindEngineConfig(communicator="cuda-ipc"), TurbomindEngineConfig(enable_metrics=False),
+    PytorchEngineConfig(prefill_interval=1), PytorchEngineConfig(eager_mode=True),
+    PytorchEngineConfig(num_cpu_blocks=3),
+    GenerationConfig(spaces_between_special_tokens=False),
+], ids=lambda c: f"{type(c).__name__}-{next(iter(c.changed()))}")
+def test_what_has_no_effect_says_so_once(config):
+    with pytest.warns(lmdeploy.LmdeployWarning, match=f"{next(iter(config.changed()))}.* has no effect"):
+        check_fields(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_fields(config)
+
+
+def test_configs_of_the_time_before_0_2():
+    config = modern(TurbomindOld(quant_policy=4, session_len=100, use_dynamic_ntk=True, max_context_token_num=2048))
+    assert isinstance(config, TurbomindEngineConfig)
+    assert (config.quant_policy, config.session_len, config.cache_block_seq_len) == (8, 100, 128)
+    assert (config.rope_scaling_factor, config.max_prefill_token_num) == (1.0, 2048)
+    assert modern(PytorchOld(session_len=100)) == PytorchEngineConfig(session_len=100)
+
+
+def test_documented_long_context_example_constructs():
+    config = TurbomindEngineConfig(rope_scaling_factor=2.0, session_len=160000, max_batch_size=1,
+                                   cache_max_entry_count=0.7, tp=4)
+    assert config.session_len == 160000
+
+
+def test_optional_configs_construct():
+    assert lmdeploy.SpeculativeConfig("draft").num_speculative_tokens == 1
+    assert lmdeploy.VisionConfig().max_batch_size == 1

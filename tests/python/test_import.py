@@ -1,0 +1,125 @@
+"""Importing, the exported names, and ``python -m lmdeploy``."""
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import lmdeploy
+
+PACKAGE = pathlib.Path(lmdeploy.__file__).parent
+
+
+def run_python(code, cwd, **env):
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env={**os.environ, **env}, capture_output=True,
+                          text=True, timeout=60)
+
+
+def test_exports():
+    for name in lmdeploy.__all__:
+        assert hasattr(lmdeploy, name)
+    assert lmdeploy.VisonConfig is lmdeploy.VisionConfig
+    assert lmdeploy.version_info == tuple(int(part) for part in lmdeploy.__version__.split("."))
+
+
+@pytest.mark.parametrize("path", [
+    "lmdeploy.messages.GenerationConfig", "lmdeploy.messages.EngineGenerationConfig",
+    "lmdeploy.messages.TurbomindEngineConfig", "lmdeploy.messages.PytorchEngineConfig", "lmdeploy.messages.Response",
+    "lmdeploy.messages.EngineOutput", "lmdeploy.messages.SpeculativeConfig", "lmdeploy.messages.VisionConfig",
+    "lmdeploy.messages.ResponseType", "lmdeploy.messages.QuantPolicy",
+    "lmdeploy.model.MODELS", "lmdeploy.model.BaseChatTemplate", "lmdeploy.model.ChatTemplateConfig",
+    "lmdeploy.vl.load_image", "lmdeploy.vl.utils.encode_image_base64", "lmdeploy.vl.constants.IMAGE_TOKEN",
+    "lmdeploy.turbomind.TurboMind", "lmdeploy.turbomind.EngineConfig", "lmdeploy.pytorch.EngineConfig",
+    "lmdeploy.tokenizer.Tokenizer", "lmdeploy.serve.async_engine.AsyncEngine", "lmdeploy.version.version_info",
+])
+def test_documented_import_paths(path):
+    module, name = path.rsplit(".", 1)
+    assert hasattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("path", ["lmdeploy.serve.openai.api_client", "lmdeploy.serve.gradio.turbomind_coupled"])
+def test_what_comes_with_the_server_says_so(path):
+    with pytest.raises(ImportError, match="not there yet"):
+        importlib.import_module(path)
+
+
+def test_serve_and_client_name_what_to_use():
+    with pytest.raises(NotImplementedError, match="lmdeploy serve api_server"):
+        lmdeploy.serve("model")
+    with pytest.raises(NotImplementedError, match="pipeline"):
+        lmdeploy.client()
+    importlib.import_module("lmdeploy.serve.async_engine")  # a package that can be called stays both
+    with pytest.raises(NotImplementedError):
+        lmdeploy.serve("model")
+
+
+def test_pictures_are_refused_by_name():
+    from lmdeploy.vl import load_image
+    with pytest.raises(NotImplementedError, match="load_image"):
+        load_image("picture.png")
+
+
+def test_f78_import_and_text_tools_need_no_gpu(alphabet_path, tmp_path):
+    code = ("import sys, lmdeploy\n"
+            f"t = lmdeploy.Tokenizer({alphabet_path!r})\n"
+            "assert t.decode(t.encode('hi')) == 'hi'\n"
+            "assert 'hi' in lmdeploy.ChatTemplateConfig('internlm2').chat_template.get_prompt('hi')\n"
+            "assert not {'torch', 'transformers', 'pydantic'} & set(sys.modules)\n"
+            "print(lmdeploy.__version__)")
+    done = run_python(code, tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == lmdeploy.__version__
+
+
+def copy_without_module(target):
+    shutil.copytree(PACKAGE, target / "lmdeploy", ignore=shutil.ignore_patterns("_core*.so", "__pycache__"))
+    return target
+
+
+def test_f79_source_folder_that_shadows_the_package_is_named(tmp_path):
+    source = copy_without_module(tmp_path / "source")
+    done = run_python("import lmdeploy", source)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith("ImportError: lmdeploy was imported from the source folder")
+    assert str(source / "lmdeploy") in last and str(PACKAGE) in last and "another folder" in last
+
+
+def test_f79_module_of_another_python_is_named(tmp_path):
+    source = copy_without_module(tmp_path / "source")
+    (source / "lmdeploy" / "_core.cpython-39-x86_64-linux-gnu.so").touch()
+    done = run_python("import lmdeploy", source)
+    assert "_core.cpython-39" in done.stderr and "for another Python" in done.stderr
+
+
+def test_f79_module_that_does_not_load_is_named(tmp_path):
+    source = copy_without_module(tmp_path / "source")
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    (source / "lmdeploy" / f"_core{suffix}").write_bytes(b"not a library")
+    done = run_python("import lmdeploy", source)
+    assert done.stderr.strip().splitlines()[-1].startswith("ImportError: lmdeploy: the native module in")
+
+
+def test_python_m_is_the_native_program():
+    done = subprocess.run([sys.executable, "-m", "lmdeploy", "--version"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert lmdeploy.__version__ in done.stdout
+
+
+def test_python_m_without_the_program_says_where_it_looked(monkeypatch, capsys):
+    from lmdeploy import __main__ as entry
+    monkeypatch.setattr(entry, "_candidates", lambda: iter([pathlib.Path("/nowhere/lmdeploy")]))
+    assert entry.main() == 1
+    assert "/nowhere/lmdeploy" in capsys.readouterr().err
+
+
+def test_a_script_of_that_name_is_not_the_program(tmp_path, monkeypatch):
+    from lmdeploy import __main__ as entry
+    script = tmp_path / "lmdeploy"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(entry, "_candidates", lambda: iter([script]))
+    assert entry.find_program() is None

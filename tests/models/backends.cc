@@ -11,7 +11,7 @@ namespace {
 constexpr CpuIsa kIsas[] = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
 
 std::unique_ptr<Kernels> make(const std::string& name) {
-  const auto threads = std::make_shared<ThreadPool>(2);
+  const auto threads = std::make_shared<ThreadPool>(1);
   if (name == "ref") return make_ref_kernels(threads);
   for (const CpuIsa isa : kIsas)
     if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, isa);

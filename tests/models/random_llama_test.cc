@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 
 #include "backends.h"
@@ -83,6 +84,14 @@ Tensor all_logits(const Kernels& kernels, const Checkpoint& checkpoint, const st
   return all;
 }
 
+/// What the reference says about one shape, computed once for all back ends.
+const Tensor& reference_logits(size_t shape_idx, const Checkpoint& checkpoint, const std::vector<int>& ids) {
+  static std::map<size_t, Tensor> computed;
+  const auto known = computed.find(shape_idx);
+  if (known != computed.end()) return known->second;
+  return computed[shape_idx] = all_logits(backend("ref"), checkpoint, ids, {ids.size()});
+}
+
 void expect_near(ConstTensorView got, ConstTensorView want, double share_of_largest) {
   ASSERT_EQ(got.shape(), want.shape());
   double largest = 0;
@@ -98,12 +107,13 @@ class RandomLlamaTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RandomLlamaTest, AgreesWithTheReference) {
   const Kernels& kernels = backend(GetParam());
-  uint64_t seed = first_seed();
-  for (const LlamaShape& shape : kShapes) {
-    SCOPED_TRACE(cat(to_string(shape), ", seed ", ++seed));
+  for (size_t i = 0; i < std::size(kShapes); ++i) {
+    const LlamaShape& shape = kShapes[i];
+    const uint64_t seed = first_seed() + i;
+    SCOPED_TRACE(cat(to_string(shape), ", seed ", seed));
     const MemoryCheckpoint checkpoint = make_random_llama(shape, seed);
     const std::vector<int> ids = random_ids(seed, 41, shape.vocab);
-    const Tensor want = all_logits(backend("ref"), checkpoint, ids, {ids.size()});
+    const Tensor& want = reference_logits(i, checkpoint, ids);
     expect_near(all_logits(kernels, checkpoint, ids, {ids.size()}), want, 2e-4);
     expect_near(all_logits(kernels, checkpoint, ids, {5, 1, 17}), want, 2e-4);
   }

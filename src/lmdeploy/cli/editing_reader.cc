@@ -10,6 +10,7 @@
 
 #include "lmdeploy/cli/interrupts.h"
 #include "lmdeploy/cli/line_reader.h"
+#include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
@@ -27,7 +28,8 @@ bool use_utf8_locale() {
 class EditingReader : public LineReader {
  public:
   explicit EditingReader(Interrupts& interrupts)
-      : interrupts_(interrupts),
+      : mode_(STDIN_FILENO),
+        interrupts_(interrupts),
         edit_(::el_init("lmdeploy", stdin, stdout, stderr)),
         history_(::history_winit()) {
     HistEventW event;
@@ -109,6 +111,7 @@ class EditingReader : public LineReader {
     }
   }
 
+  Utf8TerminalMode mode_;  // before libedit notes the terminal's modes
   Interrupts& interrupts_;
   EditLine* edit_;
   HistoryW* history_;

@@ -10,6 +10,7 @@
 
 #include "lmdeploy/cli/interrupts.h"
 #include "lmdeploy/cli/line_reader.h"
+#include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/utf8.h"
 
@@ -21,7 +22,7 @@ constexpr size_t kMaxLineBytes = size_t{64} << 20;  // a file without newlines m
 class PlainReader : public LineReader {
  public:
   PlainReader(int fd, std::ostream& out, Interrupts& interrupts)
-      : fd_(fd), out_(out), interrupts_(interrupts) {}
+      : fd_(fd), mode_(fd), out_(out), interrupts_(interrupts) {}
 
   InputLine read(const std::string& prompt) override {
     out_ << prompt << std::flush;
@@ -70,6 +71,7 @@ class PlainReader : public LineReader {
   }
 
   int fd_;
+  Utf8TerminalMode mode_;
   std::ostream& out_;
   Interrupts& interrupts_;
   std::string buffer_;   // read but not given out

@@ -1,0 +1,83 @@
+// `lmdeploy chat` on a pseudo terminal: line editing.
+#include <gtest/gtest.h>
+
+#include "../models/random_llama.h"
+#include "../pipeline/text_models.h"
+#include "program_run.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+constexpr const char* kPrompt = "double enter to end input >>> ";
+constexpr const char* kBackspace = "\x7f";
+constexpr const char* kUp = "\x1b[A";
+
+/// Raw text: the answer is the alphabet after the last letter that was typed.
+class TerminalTest : public ::testing::Test {
+ protected:
+  void SetUp() override { write_chain_model(folder_.path()); }
+  std::vector<std::string> chat() const {
+    return {"chat", folder_.path(), "--cap", "completion", "--num-threads", "1"};
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+TEST_F(TerminalTest, F77_BackspaceRemovesAWholeCharacter) {
+  for (const char* lang : {"LC_ALL=C", "LC_ALL=C.UTF-8"}) {
+    ProgramRun run(chat(), ProgramRun::Input::kTerminal, {lang});
+    run.expect(kPrompt);
+    run.type(std::string("x你") + kBackspace + "\r\r");
+    run.expect("yz\r\n");
+    run.type(std::string("w😀é") + kBackspace + kBackspace + "\r\r");
+    run.expect("xyz\r\n");
+    run.expect(kPrompt);
+    run.type("exit\r\r");
+    run.expect("exiting...");
+    EXPECT_EQ(run.finish(), 0);
+  }
+}
+
+TEST_F(TerminalTest, F77_BrokenBytesAreShownAndSentAsReplacement) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal, {"LC_ALL=C"});
+  run.expect(kPrompt);
+  run.type("\xC4\xE3\xE5\xA5w\r\r");
+  run.expect("xyz\r\n");
+  run.expect(kPrompt);
+  run.type("\x04");  // Ctrl-D
+  run.expect("exiting...");
+  EXPECT_EQ(run.finish(), 0);
+}
+
+TEST_F(TerminalTest, HistoryAndMovingInTheLine) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect(kPrompt);
+  run.type("w\r\r");
+  run.expect("xyz\r\n");
+  run.expect(kPrompt);
+  run.type(std::string(kUp) + "\r\r");
+  run.expect("xyz\r\n");
+  run.expect(kPrompt);
+  run.type("yx\x1b[D" + std::string(kBackspace) + "\r\r");  // left, then "y" goes
+  run.expect("yz\r\n");
+  run.expect(kPrompt);
+  run.type("\x03");  // Ctrl-C at the prompt
+  run.expect("exiting...");
+  EXPECT_EQ(run.finish(), 0);
+}
+
+TEST_F(TerminalTest, SeveralLinesAndALoadingBar) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect("Loading ");
+  run.expect("100%");
+  run.expect(kPrompt);
+  run.type("first\rw\r\r");
+  run.expect("xyz\r\n");
+  run.expect(kPrompt);
+  run.type("exit\r\r");
+  EXPECT_EQ(run.finish(), 0);
+}
+
+}  // namespace
+}  // namespace lmdeploy::testing

@@ -70,6 +70,9 @@ class CpuKernels final : public Kernels {
   /// body(row) for each row of `cols` elements; threads only when there is enough to do.
   void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
 
+  /// Shared scratch for the rearranged tokens of a linear(), in the forms that the weight's parts need.
+  PackedTokens plan_tokens(const CpuWeight& weight, int64_t tokens) const;
+
   std::shared_ptr<ThreadPool> threads_;
   CpuIsa isa_;
   const IsaOps& ops_;

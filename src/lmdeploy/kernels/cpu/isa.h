@@ -12,6 +12,13 @@ namespace lmdeploy::cpu {
 /// Kinds of packed weights and of cache elements, a DType for ISA code.
 enum class Kind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
+/// Kinds whose columns are masked out of 32-bit words where they lie: column k arrives as its integer times
+/// 16^(k % 8), or as it is where k % 8 is 7, and is multiplied with x divided by the same (exact above
+/// 2^-102).
+constexpr bool has_shifted_columns(Kind kind) { return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0; }
+/// Kinds with a term that does not depend on the integers, a min or a bias; it is multiplied with sums of x.
+constexpr bool needs_sums(Kind kind) { return has_shifted_columns(kind) && kind != Kind::kQ6_K; }
+
 /// Columns that linear() sums before it adds to the total: part of the order of the sum. Quantised kinds sum
 /// their scale groups first.
 constexpr int64_t kColumnBlock = 256;
@@ -21,8 +28,9 @@ constexpr int64_t kSumGroup = 32;
 /// The tokens of one linear() call, rearranged for the micro-kernel. Tile i of n holds tokens [i * tokens /
 /// n, (i + 1) * tokens / n); a tile of T tokens that begins at token b is [cols][T] at x + b * cols.
 struct PackedTokens {
-  float* x;     // [tokens * cols]
-  float* sums;  // [tokens * (cols / kSumGroup)], tiles of [group][T]
+  float* x;          // [tokens * cols], or nullptr
+  float* shifted_x;  // the same for kinds with shifted columns, or nullptr
+  float* sums;       // [tokens * (cols / kSumGroup)], tiles of [group][T], or nullptr
   int64_t tokens;
   int64_t cols;
   int64_t num_tiles;
@@ -83,8 +91,8 @@ struct IsaOps {
   int64_t token_tile;  // tokens in a full register tile
 
   /// Fills the tiles [first_tile, end_tile) of `packed` from rows of x, `stride` floats apart.
-  void (*pack_tokens)(const PackedTokens& packed, bool with_sums, const float* x, int64_t stride,
-                      int64_t first_tile, int64_t end_tile);
+  void (*pack_tokens)(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
+                      int64_t end_tile);
   void (*linear)(const LinearRange& range);
 
   /// Packs the queries of num_queries / group tokens, `stride` floats apart, for attention_span:

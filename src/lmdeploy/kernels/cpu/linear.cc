@@ -29,24 +29,35 @@ void CpuKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedW
            [&](int64_t t) { weight.read_row(ids.row<int32_t>(0)[t], out.row<float>(t)); });
 }
 
+PackedTokens CpuKernels::plan_tokens(const CpuWeight& weight, int64_t tokens) const {
+  bool plain = false, shifted = false, sums = false;
+  for (const CpuWeight::Part& part : weight.parts()) {
+    (has_shifted_columns(part.kind) ? shifted : plain) = true;
+    sums |= needs_sums(part.kind);
+  }
+  const int64_t size = tokens * weight.cols();
+  float* memory = shared_scratch_.floats(2 * size + size / kSumGroup);
+  return {.x = plain ? memory : nullptr,
+          .shifted_x = shifted ? memory + size : nullptr,
+          .sums = sums ? memory + 2 * size : nullptr,
+          .tokens = tokens,
+          .cols = weight.cols(),
+          .num_tiles = (tokens + ops_.token_tile - 1) / ops_.token_tile};
+}
+
 void CpuKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                            std::optional<ConstTensorView> bias) const {
   const CpuWeight& w = cpu_weight("linear", weight);
   const int64_t tokens = x.rows();
   const int64_t cols = x.cols();
-  float* packed_x = shared_scratch_.floats(tokens * cols + tokens * (cols / kSumGroup));
-  const PackedTokens packed = {.x = packed_x,
-                               .sums = packed_x + tokens * cols,
-                               .tokens = tokens,
-                               .cols = cols,
-                               .num_tiles = (tokens + ops_.token_tile - 1) / ops_.token_tile};
+  const PackedTokens packed = plan_tokens(w, tokens);
   const auto stride = [](const auto& t) {
     return t.row_stride_bytes() / static_cast<int64_t>(sizeof(float));
   };
   constexpr int64_t kPackElements = 65536;  // a thread's share that is worth waking it
   for_pieces(packed.num_tiles, kPackElements / (cols * ops_.token_tile) + 1,
              [&](int, int64_t begin, int64_t end) {
-               ops_.pack_tokens(packed, w.needs_sums(), x.row<float>(0), stride(x), begin, end);
+               ops_.pack_tokens(packed, x.row<float>(0), stride(x), begin, end);
              });
   for_pieces(w.num_panels(), 1, [&](int worker, int64_t begin, int64_t end) {
     float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);

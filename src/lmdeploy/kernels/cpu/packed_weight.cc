@@ -42,16 +42,22 @@ class PlaneRow {
 
   // The plane must hold 0 there.
   void put(int64_t column, uint32_t value) const {
-    const uint32_t word = read(column) | (value << shift(column));
+    if (bits_ == 8) {
+      plane_[column * kPanelRows + lane_] = static_cast<std::byte>(value);
+      return;
+    }
+    const uint32_t word = read(column) | (value << plane_bit(column, bits_));
     std::memcpy(address(column), &word, sizeof(word));
   }
-  uint32_t get(int64_t column) const { return (read(column) >> shift(column)) & ((1u << bits_) - 1); }
+  uint32_t get(int64_t column) const {
+    if (bits_ == 8) return static_cast<uint32_t>(plane_[column * kPanelRows + lane_]);
+    return (read(column) >> plane_bit(column, bits_)) & ((1u << bits_) - 1);
+  }
 
  private:
   std::byte* address(int64_t column) const {
     return plane_ + (column / (32 / bits_) * kPanelRows + lane_) * 4;
   }
-  int64_t shift(int64_t column) const { return column % (32 / bits_) * bits_; }
   uint32_t read(int64_t column) const {
     uint32_t word = 0;
     std::memcpy(&word, address(column), sizeof(word));
@@ -72,27 +78,14 @@ F16 get_f16(const std::byte* values, int64_t lane) {
   return value;
 }
 
-// Q4_0 and Q8_0 keep their integers in two's complement; the others unsigned with the bias put back.
-uint32_t stored_integer(const UnitLayout& u, const QuantKind& kind, int8_t q) {
-  const bool is_signed = u.high_bits == 0 && !kind.has_min;
-  const int bits = u.low_bits + u.high_bits;
-  return static_cast<uint32_t>(is_signed ? q : q + kind.bias) & ((1u << bits) - 1);
-}
-int8_t signed_integer(const UnitLayout& u, const QuantKind& kind, uint32_t stored) {
-  const bool is_signed = u.high_bits == 0 && !kind.has_min;
-  const int value = static_cast<int>(stored);
-  const int half = 1 << (u.low_bits - 1);
-  return static_cast<int8_t>(is_signed ? (value ^ half) - half : value - kind.bias);
-}
-
 void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int64_t lane,
                const QuantBlock& block) {
   const PlaneRow low(unit, u.low_bits, lane);
   const PlaneRow high(unit + std::max<int64_t>(0, u.high), std::max(1, u.high_bits), lane);
   const uint32_t low_mask = (1u << u.low_bits) - 1;
   for (int64_t k = 0; k < u.columns; ++k) {
-    const uint32_t q = stored_integer(u, kind, block.q[static_cast<size_t>(k)]);
-    low.put(k, q & low_mask);
+    const auto q = static_cast<uint32_t>(block.q[static_cast<size_t>(k)] + kind.bias);
+    low.put(k, q & low_mask);  // Q8_0: two's complement, no bias
     if (u.high_bits > 0) high.put(k, q >> u.low_bits);
   }
   if (!kind.k_scales) {
@@ -116,7 +109,7 @@ QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind
   QuantBlock block{};
   for (int64_t k = 0; k < u.columns; ++k) {
     const uint32_t stored = low.get(k) | (u.high_bits > 0 ? high.get(k) << u.low_bits : 0);
-    block.q[static_cast<size_t>(k)] = signed_integer(u, kind, stored);
+    block.q[static_cast<size_t>(k)] = static_cast<int8_t>(static_cast<int>(stored) - kind.bias);
   }
   block.d = get_f16(unit + (kind.k_scales ? u.d : u.scale), lane);
   if (kind.has_min) block.dmin = get_f16(unit + (kind.k_scales ? u.dmin : u.min), lane);
@@ -218,7 +211,6 @@ CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, Threa
     first_row += part.dim(0);
     num_panels_ += num_panels;
     bytes += (num_panels * panel_bytes + 63) / 64 * 64;  // parts begin on a cache line
-    needs_sums_ |= is_quantized(part.dtype()) && quant_kind(part.dtype()).has_min;
   }
   buffer_ = Buffer(static_cast<size_t>(bytes), host_allocator());
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -33,8 +33,6 @@ class CpuWeight final : public PackedWeight {
   const std::byte* panels(const Part& part) const { return buffer_.data() + part.offset; }
   /// Panels of all parts together.
   int64_t num_panels() const { return num_panels_; }
-  /// Whether a part's kind has a min, so that linear() needs the sums of x.
-  bool needs_sums() const { return needs_sums_; }
   /// dst[k] = row `row`, bit-equal to dequantize() of the original.
   void read_row(int64_t row, float* dst) const;
 
@@ -42,7 +40,6 @@ class CpuWeight final : public PackedWeight {
   std::vector<Part> parts_;
   Buffer buffer_;
   int64_t num_panels_ = 0;
-  bool needs_sums_ = false;
 };
 
 }  // namespace lmdeploy::cpu

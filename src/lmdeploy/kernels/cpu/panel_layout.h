@@ -3,12 +3,15 @@
 //
 // A panel is a run of units along the columns:
 //   f32, f16, bf16   a unit is one column: 16 values
-//   quantised        a unit is one block of each of the 16 rows, cut into planes; quantities stay as wide as
-//   they
-//                    are in the file (6-bit scales become bytes)
-// A plane of b-bit integers holds one 32-bit word per row and 32/b columns: word [column / (32/b)][row], the
-// first column in the lowest bits. Plain constants only: this header is compiled for several instruction
-// sets.
+//   quantised        a unit is one block of each of the 16 rows, cut into planes; scales stay f16, and the
+//   6-bit ones
+//                    of the K kinds become bytes
+// Q8_0's integers are bytes [column][16]. The others keep 4 low bits, 1 or 2 high bits, in planes of 32-bit
+// words [word][16]: a word holds 32 / bits columns of one row, column k at bit plane_bit(k, bits). So the low
+// bits of 8 columns lie in one word, each four bits above the one before, and their high bits at the same
+// distances in another: columns can be masked out of the words without a shift (isa/panels.h).
+//
+// Plain constants only: this header is compiled for several instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +20,16 @@ namespace lmdeploy::cpu {
 
 constexpr int64_t kPanelRows = 16;
 
-/// Bytes of `columns` columns of a plane of `bits`-bit integers.
-constexpr int64_t plane_bytes(int64_t columns, int bits) { return kPanelRows * columns * bits / 8; }
+/// First bit of a column in its word.
+constexpr int plane_bit(int64_t column, int bits) {
+  return static_cast<int>(4 * (column % 8) + bits * (column / 8 % (4 / bits)));
+}
 
 /// Byte offsets in a unit; -1: the kind has no such plane.
 struct UnitLayout {
   int64_t columns;  // of a unit
   int64_t group;    // columns that share a scale
-  int low_bits;     // the lower bits of each integer, at offset 0
+  int low_bits;     // the lower bits of each integer, at offset 0: 4, or 8 for Q8_0
   int high_bits;    // the rest, or 0
   int64_t high;     // plane of high bits
   int64_t scale;    // [groups][16] i8 (K kinds), else [16] f16

@@ -5,8 +5,8 @@
 
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 
-void pack_tokens(const PackedTokens& packed, bool with_sums, const float* x, int64_t stride,
-                 int64_t first_tile, int64_t end_tile);
+void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
+                 int64_t end_tile);
 void linear(const LinearRange& range);
 
 void pack_queries(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,

@@ -10,8 +10,8 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
-/// More tokens than this decode through the cache.
-constexpr int kDirectTokens = 4;
+/// Tokens of a tile that decodes in registers; more than one or two such tiles decode through the cache.
+constexpr int kStreamTile = kTokenTile < 6 ? kTokenTile : 6;
 
 /// The end of a group: sum and totals of one row panel and token. `x_sum` is only read by kinds with a min.
 template <class Panel>
@@ -37,6 +37,11 @@ LMD_INLINE const float* group_sums(const PackedTokens& tokens, int64_t first_tok
   return tokens.sums + first_token * (tokens.cols / kSumGroup) + group * T;
 }
 
+template <class Panel>
+LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
+  return Panel::kShifted ? tokens.shifted_x : tokens.x;
+}
+
 void write_out(const LinearRange& r, int64_t panel, int64_t token, const float* total) {
   const int64_t row = panel * kPanelRows;
   const int64_t n = r.rows - row < kPanelRows ? r.rows - row : kPanelRows;
@@ -48,17 +53,19 @@ void write_out(const LinearRange& r, int64_t panel, int64_t token, const float* 
   }
 }
 
-/// P panels times the T tokens of the only tile.
+/// P panels times the tile of T tokens that begins at `first_token`, decoded in registers.
 template <class Panel, int P, int T>
-void stream_panels(const LinearRange& r, int64_t first_panel) {
+void stream_panels(const LinearRange& r, int64_t first_panel, int64_t first_token) {
   const std::byte* panels[P];
   for (int p = 0; p < P; ++p) panels[p] = r.panels + (first_panel + p) * r.panel_bytes;
   const int64_t cols = r.tokens.cols;
   const int64_t num_groups = (cols + Panel::kGroup - 1) / Panel::kGroup;
+  const float* x_sums = Panel::kHasMin ? group_sums<T>(r.tokens, first_token, 0) : nullptr;
+  const float* all_x = packed_x<Panel>(r.tokens) + first_token * cols;
   Row16 totals[P][T] = {};
   for (int64_t g = 0; g < num_groups; ++g) {
     Row16 sums[P][T] = {};
-    const float* x = r.tokens.x + g * Panel::kGroup * T;
+    const float* x = all_x + g * Panel::kGroup * T;
     const int64_t words = group_length<Panel>(g, cols) / Panel::kWord;
     for (int64_t w = 0; w < words; ++w, x += Panel::kWord * T) {
       typename Panel::Word word[P];
@@ -68,7 +75,7 @@ void stream_panels(const LinearRange& r, int64_t first_panel) {
 #pragma GCC unroll 4
         for (int p = 0; p < P; ++p) {
           const Row16 column = Panel::column(word[p], j);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
           for (int t = 0; t < T; ++t) add_product(sums[p][t], column, x[j * T + t]);
         }
       }
@@ -78,26 +85,56 @@ void stream_panels(const LinearRange& r, int64_t first_panel) {
       if constexpr (Panel::kScaled) scale = Panel::scale(panels[p], g);
       if constexpr (Panel::kHasMin) min = Panel::min(panels[p], g);
       for (int t = 0; t < T; ++t)
-        add_group<Panel>(totals[p][t], sums[p][t], scale, min,
-                         Panel::kHasMin ? group_sums<T>(r.tokens, 0, g)[t] : 0);
+        add_group<Panel>(totals[p][t], sums[p][t], scale, min, Panel::kHasMin ? x_sums[g * T + t] : 0);
     }
   }
   for (int p = 0; p < P; ++p) {
     for (int t = 0; t < T; ++t) {
       float total[kPanelRows];
       store16(total, totals[p][t]);
-      write_out(r, first_panel + p, t, total);
+      write_out(r, first_panel + p, first_token + t, total);
     }
   }
 }
 
-/// Enough panels at once that the additions of different sums hide each other's latency.
-template <class Panel, int T>
+/// Panels side by side: enough that the additions of different sums hide each other's latency.
+template <int T>
+constexpr int panels_at_once() {
+  const int vectors = T == 1 ? 4 : 8;  // of sums; more spill
+  return vectors < kVecs * T ? 1 : vectors / (kVecs * T);
+}
+
+/// stream_panels for T = `tile_tokens`, which is in [1, kMax]: up to panels_at_once, returns how many.
+template <class Panel, int kMax>
+LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int64_t panel, int64_t end_panel,
+                                  int64_t first_token) {
+  if constexpr (kMax > 1) {
+    if (tile_tokens != kMax)
+      return stream_tile_of<Panel, kMax - 1>(tile_tokens, r, panel, end_panel, first_token);
+  }
+  constexpr int kAtOnce = panels_at_once<kMax>();
+  if (end_panel - panel < kAtOnce) {
+    stream_panels<Panel, 1, kMax>(r, panel, first_token);
+    return 1;
+  }
+  stream_panels<Panel, kAtOnce, kMax>(r, panel, first_token);
+  return kAtOnce;
+}
+
+/// All panels of the range. A second tile finds the panels in the cache.
+template <class Panel>
 void stream_range(const LinearRange& r) {
-  constexpr int kAtOnce = T == 1 ? 4 : T == 2 ? 2 : 1;
-  int64_t panel = 0;
-  for (; panel + kAtOnce <= r.num_panels; panel += kAtOnce) stream_panels<Panel, kAtOnce, T>(r, panel);
-  for (; panel < r.num_panels; ++panel) stream_panels<Panel, 1, T>(r, panel);
+  const PackedTokens& tokens = r.tokens;
+  constexpr int64_t kTogether = 4;  // panels: a multiple of panels_at_once
+  for (int64_t first = 0; first < r.num_panels; first += kTogether) {
+    const int64_t end = r.num_panels - first < kTogether ? r.num_panels : first + kTogether;
+    for (int64_t tile = 0; tile < tokens.num_tiles; ++tile) {
+      const int64_t token = tile_begin(tile, tokens.tokens, tokens.num_tiles);
+      const int64_t size = tile_begin(tile + 1, tokens.tokens, tokens.num_tiles) - token;
+      for (int64_t panel = first; panel < end;)
+        panel += stream_tile_of<Panel, kStreamTile>(size, r, panel, end, token);
+    }
+  }
 }
 
 /// A block of kColumnBlock columns of one panel, decoded.
@@ -128,25 +165,28 @@ void decode_block(const DecodedBlock& block, const std::byte* panel, int64_t fir
 template <class Panel, int T>
 void multiply_tile(const DecodedBlock& block, const PackedTokens& tokens, int64_t first_token,
                    int64_t first_group, int64_t num_groups, float* totals) {
+  const int64_t cols = tokens.cols;
   const float* column = block.columns;
-  const float* x = tokens.x + first_token * tokens.cols + first_group * Panel::kGroup * T;
+  const float* scales = block.scales;
+  const float* mins = block.mins;
+  const float* x = packed_x<Panel>(tokens) + first_token * cols + first_group * Panel::kGroup * T;
+  const float* x_sums = Panel::kHasMin ? group_sums<T>(tokens, first_token, first_group) : nullptr;
+  Row16 total[T];
+  for (int t = 0; t < T; ++t) total[t] = load16(totals + t * kPanelRows);
   for (int64_t i = 0; i < num_groups; ++i) {
-    const int64_t length = group_length<Panel>(first_group + i, tokens.cols);
+    const int64_t length = group_length<Panel>(first_group + i, cols);
     Row16 sums[T];
     multiply<T>(sums, column, kPanelRows, x, length);
     Row16 scale{}, min{};
-    if constexpr (Panel::kScaled) scale = load16(block.scales + i * kPanelRows);
-    if constexpr (Panel::kHasMin) min = load16(block.mins + i * kPanelRows);
+    if constexpr (Panel::kScaled) scale = load16(scales + i * kPanelRows);
+    if constexpr (Panel::kHasMin) min = load16(mins + i * kPanelRows);
 #pragma GCC unroll 16
-    for (int t = 0; t < T; ++t) {
-      Row16 total = load16(totals + t * kPanelRows);
-      add_group<Panel>(total, sums[t], scale, min,
-                       Panel::kHasMin ? group_sums<T>(tokens, first_token, first_group + i)[t] : 0);
-      store16(totals + t * kPanelRows, total);
-    }
+    for (int t = 0; t < T; ++t)
+      add_group<Panel>(total[t], sums[t], scale, min, Panel::kHasMin ? x_sums[i * T + t] : 0);
     column += length * kPanelRows;
     x += length * T;
   }
+  for (int t = 0; t < T; ++t) store16(totals + t * kPanelRows, total[t]);
 }
 
 /// multiply_tile for T = `tile_tokens`, which is in [1, kMax].
@@ -197,13 +237,9 @@ void multiply_chunk(const LinearRange& r, int64_t first_panel, int64_t end_panel
 template <class Panel>
 void linear_range(const LinearRange& r) {
   const PackedTokens& tokens = r.tokens;
-  if (tokens.num_tiles == 1) {
-    if (tokens.tokens == 1) return stream_range<Panel, 1>(r);
-    if (tokens.tokens == 2) return stream_range<Panel, 2>(r);
-    if (tokens.tokens == 3) return stream_range<Panel, 3>(r);
-    if constexpr (kTokenTile >= kDirectTokens)
-      if (tokens.tokens == kDirectTokens) return stream_range<Panel, kDirectTokens>(r);
-  }
+  constexpr int64_t kMaxTiles = Panel::kSlowDecode ? 1 : 2;
+  if (tokens.num_tiles <= kMaxTiles && tokens.tokens <= tokens.num_tiles * kStreamTile)
+    return stream_range<Panel>(r);
   constexpr int64_t kTiles = kTokenChunk / kTokenTile;
   for (int64_t tile = 0; tile < tokens.num_tiles; tile += kTiles) {
     const int64_t end_tile = tokens.num_tiles - tile < kTiles ? tokens.num_tiles : tile + kTiles;
@@ -221,20 +257,33 @@ LMD_INLINE float sum_group(const float* x) {
   return reduce_add(sum);
 }
 
+/// dst[k * step] = row[k] / 16^(k % 8), but row[k] where k % 8 is 7. `cols` is a multiple of 8.
+void pack_shifted(float* dst, int64_t step, const float* row, int64_t cols) {
+  constexpr float kFactors[8] = {0x1p0f, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 0x1p0f};
+  for (int64_t k = 0; k < cols; k += 8)
+    for (int64_t j = 0; j < 8; ++j) dst[(k + j) * step] = row[k + j] * kFactors[j];
+}
+
 }  // namespace
 
-void pack_tokens(const PackedTokens& packed, bool with_sums, const float* x, int64_t stride,
-                 int64_t first_tile, int64_t end_tile) {
+void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
+                 int64_t end_tile) {
+  const int64_t cols = packed.cols;
+  const int64_t num_sums = cols / kSumGroup;
   for (int64_t tile = first_tile; tile < end_tile; ++tile) {
     const int64_t begin = tile_begin(tile, packed.tokens, packed.num_tiles);
     const int64_t size = tile_begin(tile + 1, packed.tokens, packed.num_tiles) - begin;
-    float* tile_x = packed.x + begin * packed.cols;
-    const int64_t groups = with_sums ? packed.cols / kSumGroup : 0;
-    float* tile_sums = packed.sums + begin * (packed.cols / kSumGroup);
     for (int64_t t = 0; t < size; ++t) {
       const float* row = x + (begin + t) * stride;
-      for (int64_t k = 0; k < packed.cols; ++k) tile_x[k * size + t] = row[k];
-      for (int64_t g = 0; g < groups; ++g) tile_sums[g * size + t] = sum_group(row + g * kSumGroup);
+      if (packed.x != nullptr) {
+        float* dst = packed.x + begin * cols + t;
+        for (int64_t k = 0; k < cols; ++k) dst[k * size] = row[k];
+      }
+      if (packed.shifted_x != nullptr) pack_shifted(packed.shifted_x + begin * cols + t, size, row, cols);
+      if (packed.sums != nullptr) {
+        float* dst = packed.sums + begin * num_sums + t;
+        for (int64_t g = 0; g < num_sums; ++g) dst[g * size] = sum_group(row + g * kSumGroup);
+      }
     }
   }
 }

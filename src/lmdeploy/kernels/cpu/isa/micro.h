@@ -21,6 +21,7 @@ template <int T, int kRows = 0>
 LMD_INLINE void multiply(Row16 (&sums)[T], const float* panel, int64_t panel_stride, const float* x,
                          int64_t count) {
   for (int t = 0; t < T; ++t) sums[t] = Row16{};
+#pragma GCC unroll 4
   for (int64_t k = 0; k < count; ++k) {
     const Row16 column = load16(panel + k * panel_stride);
 #pragma GCC unroll 16

@@ -1,5 +1,6 @@
-// Readers of packed panels (panel_layout.h), one struct per kind. A reader turns a panel's columns into the
-// stored integers as f32 and gives the scale and min of each group; linear.cc does the rest.
+// Readers of packed panels (panel_layout.h), one struct per kind. A reader gives a panel's columns as f32
+// integers, some times a power of 16 (has_shifted_columns), and the scale and min of each group; linear.cc
+// does the rest.
 #pragma once
 
 #include "lmdeploy/kernels/cpu/isa/simd.h"
@@ -14,6 +15,8 @@ struct F32Panel {
   static constexpr int kWord = 1;  // columns of a word
   static constexpr bool kScaled = false;
   static constexpr bool kHasMin = false;
+  static constexpr bool kShifted = false;
+  static constexpr bool kSlowDecode = false;
   using Word = Row16;
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
     return load16(reinterpret_cast<const float*>(panel) + (group * kGroup + word) * kPanelRows);
@@ -33,54 +36,80 @@ struct BF16Panel : F32Panel {
   }
 };
 
-/// Integers of a quantised kind. kBias is taken off the stored integers; kSigned ones are in two's
-/// complement.
-template <const UnitLayout& kUnit, int kBias, bool kMin>
+/// Scales of a quantised kind. kBias is what the stored integers have too much; where `kBiasInMin`, it is
+/// taken off as a min: one multiply-add a group in place of a subtraction a column.
+template <const UnitLayout& kUnit, int kBias, bool kBiasInMin>
 struct QuantPanel {
   static constexpr int kGroup = static_cast<int>(kUnit.group);
-  static constexpr int kWord = 32 / kUnit.low_bits;
-  static constexpr bool kScaled = true;
-  static constexpr bool kHasMin = kMin;
   static constexpr int kGroups = static_cast<int>(kUnit.columns / kUnit.group);  // in a unit
-  static constexpr bool kScales = kUnit.d >= 0;                                  // a K kind
-
-  struct Word {
-    Word16 low;
-    Word16 high;  // the word's first high bits are the lowest
-  };
+  static constexpr bool kScaled = true;
+  static constexpr bool kHasMin = kUnit.min >= 0 || kBiasInMin;
+  static constexpr bool kIsK = kUnit.d >= 0;
 
   static LMD_INLINE const std::byte* unit(const std::byte* panel, int64_t group) {
     return panel + group / kGroups * kUnit.bytes;
   }
 
-  static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
+  static LMD_INLINE Row16 scale(const std::byte* panel, int64_t group) {
     const std::byte* base = unit(panel, group);
-    const int64_t first = group % kGroups * kGroup + word * kWord;  // column in the unit
+    if constexpr (!kIsK) return load16_f16(base + kUnit.scale);
+    return load16_f16(base + kUnit.d) * load16_i8(base + kUnit.scale + group % kGroups * kPanelRows);
+  }
+
+  static LMD_INLINE Row16 min(const std::byte* panel, int64_t group) {
+    const std::byte* base = unit(panel, group);
+    if constexpr (kBiasInMin) return scale(panel, group) * static_cast<float>(-kBias);
+    if constexpr (!kIsK) return load16_f16(base + kUnit.min);
+    return load16_f16(base + kUnit.dmin) * load16_u8(base + kUnit.min + group % kGroups * kPanelRows) * -1.0f;
+  }
+};
+
+/// Q8_0: a word is one column.
+struct Q8_0Panel : QuantPanel<kQ8_0Unit, 0, false> {
+  static constexpr int kWord = 1;
+  static constexpr bool kShifted = false;
+  static constexpr bool kSlowDecode = false;
+  using Word = Row16;
+  static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
+    return load16_i8(unit(panel, group) + word * kPanelRows);
+  }
+  static LMD_INLINE Row16 column(const Word& word, int) { return word; }
+};
+
+/// Kinds of 4 low bits and perhaps high bits: a word is 8 columns.
+template <const UnitLayout& kUnit, int kBias = 0, bool kBiasInMin = false>
+struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
+  using Base = QuantPanel<kUnit, kBias, kBiasInMin>;
+  static constexpr int kWord = 8;
+  static constexpr bool kShifted = true;
+  static constexpr bool kSlowDecode = kUnit.high_bits > 0;
+  static constexpr uint32_t kHighMask = ((1u << kUnit.high_bits) - 1) << 4;
+
+  struct Word {
+    Word16 low;
+    Word16 high;  // column j < 7 four bits above its low bits, column 7 at bit 0
+  };
+
+  static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
+    const std::byte* base = Base::unit(panel, group);
+    const int64_t at = group % Base::kGroups * (Base::kGroup / 8) + word;  // word of the plane
     Word w;
-    w.low = load_words(base + first * kUnit.low_bits / 32 * 64);
+    w.low = load_words(base + at * 64);
     if constexpr (kUnit.high_bits > 0) {
-      constexpr int kHighWord = 32 / kUnit.high_bits;
-      w.high = load_words(base + kUnit.high + first / kHighWord * 64);
-      const int shift = static_cast<int>(first % kHighWord) * kUnit.high_bits;
-      for (int i = 0; i < kVecs; ++i) w.high.v[i] >>= shift;
+      constexpr int kShare = 4 / kUnit.high_bits;  // low words that share a high word
+      const int shift = static_cast<int>(at % kShare) * kUnit.high_bits;
+      const Word16 high = load_words(base + kUnit.high + at / kShare * 64);
+      for (int i = 0; i < kVecs; ++i) w.high.v[i] = (high.v[i] << (4 - shift)) | (high.v[i] >> (28 + shift));
     }
     return w;
   }
 
   static LMD_INLINE VecI integer(const Word& word, int i, int j) {
-    if constexpr (kUnit.low_bits == 8) {
-      return (bit_cast_to<VecI>(word.low.v[i]) << (24 - 8 * j)) >> 24;
-    } else if constexpr (kUnit.high_bits == 0 && kBias == 8) {  // stored minus 8, two's complement
-      return (bit_cast_to<VecI>(word.low.v[i]) << (28 - 4 * j)) >> 28;
-    } else {
-      VecU q = (word.low.v[i] >> (4 * j)) & 15u;
-      if constexpr (kUnit.high_bits > 0) {
-        constexpr uint32_t kMask = ((1u << kUnit.high_bits) - 1) << 4;
-        const int shift = j * kUnit.high_bits - 4;
-        q |= (shift < 0 ? word.high.v[i] << -shift : word.high.v[i] >> shift) & kMask;
-      }
-      return bit_cast_to<VecI>(q) - kBias;
-    }
+    VecU q = j == 7 ? word.low.v[i] >> 28 : word.low.v[i] & (15u << (4 * j));
+    if constexpr (kUnit.high_bits > 0)
+      q |= j == 7 ? (word.high.v[i] << 4) & kHighMask : word.high.v[i] & (kHighMask << (4 * j));
+    const VecI whole = bit_cast_to<VecI>(q);
+    return kBias == 0 || kBiasInMin ? whole : whole - (j == 7 ? kBias : kBias << (4 * j));
   }
 
   static LMD_INLINE Row16 column(const Word& word, int j) {
@@ -88,30 +117,15 @@ struct QuantPanel {
     for (int i = 0; i < kVecs; ++i) r.v[i] = to_f32(integer(word, i, j));
     return r;
   }
-
-  static LMD_INLINE Row16 scale(const std::byte* panel, int64_t group) {
-    const std::byte* base = unit(panel, group);
-    if constexpr (!kScales) return load16_f16(base + kUnit.scale);
-    return load16_f16(base + kUnit.d) * load16_i8(base + kUnit.scale + group % kGroups * kPanelRows);
-  }
-
-  static LMD_INLINE Row16 min(const std::byte* panel, int64_t group) {
-    const std::byte* base = unit(panel, group);
-    if constexpr (!kScales) return load16_f16(base + kUnit.min);
-    Row16 m = load16_f16(base + kUnit.dmin) * load16_u8(base + kUnit.min + group % kGroups * kPanelRows);
-    for (int i = 0; i < kVecs; ++i) m.v[i] = -m.v[i];
-    return m;
-  }
 };
 
-using Q4_0Panel = QuantPanel<kQ4_0Unit, 8, false>;
-using Q4_1Panel = QuantPanel<kQ4_1Unit, 0, true>;
-using Q5_0Panel = QuantPanel<kQ5_0Unit, 16, false>;
-using Q5_1Panel = QuantPanel<kQ5_1Unit, 0, true>;
-using Q8_0Panel = QuantPanel<kQ8_0Unit, 0, false>;
-using Q4_KPanel = QuantPanel<kQ4_KUnit, 0, true>;
-using Q5_KPanel = QuantPanel<kQ5_KUnit, 0, true>;
-using Q6_KPanel = QuantPanel<kQ6_KUnit, 32, false>;
+using Q4_0Panel = NibblePanel<kQ4_0Unit, 8, true>;
+using Q4_1Panel = NibblePanel<kQ4_1Unit>;
+using Q5_0Panel = NibblePanel<kQ5_0Unit, 16, true>;
+using Q5_1Panel = NibblePanel<kQ5_1Unit>;
+using Q4_KPanel = NibblePanel<kQ4_KUnit>;
+using Q5_KPanel = NibblePanel<kQ5_KUnit>;
+using Q6_KPanel = NibblePanel<kQ6_KUnit, 32>;  // its groups of 16 have no sums of x
 
 }  // namespace
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

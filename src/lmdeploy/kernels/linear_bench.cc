@@ -1,0 +1,59 @@
+// linear(): bandwidth for few tokens, arithmetic for many, with cold weights.
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/random.h"
+#include "lmdeploy/kernels/machine_probe.h"
+
+namespace lmdeploy {
+namespace {
+
+struct LinearShape {
+  int64_t rows;
+  int64_t cols;
+};
+
+Tensor random_weight(DType dtype, const LinearShape& shape) {
+  Tensor weight(dtype, {shape.rows, shape.cols});
+  Rng rng(1);
+  // Random bits whose scales are small: exponent bits above 2^-2 are cleared, so that no product overflows.
+  for (uint8_t& byte : weight.span<uint8_t>()) byte = static_cast<uint8_t>(rng.bits() & 0xbf);
+  return weight;
+}
+
+void run_linear(benchmark::State& state, DType dtype, LinearShape shape, int64_t tokens) {
+  const Kernels& kernels = bench_kernels();
+  const Tensor weight = random_weight(dtype, shape);
+  const ConstTensorView parts[] = {weight};
+  std::vector<std::unique_ptr<PackedWeight>> copies;
+  const int64_t num_copies = std::max<int64_t>(1, kColdBytes / static_cast<int64_t>(weight.bytes()));
+  for (int64_t i = 0; i < num_copies; ++i) copies.push_back(kernels.pack_weight(parts));
+  const Tensor x(DType::kF32, {tokens, shape.cols}), out(DType::kF32, {tokens, shape.rows});
+  for (float& value : x.span<float>()) value = 0.5f;
+  size_t next = 0;
+  for (auto _ : state) {
+    kernels.linear(out, x, *copies[next]);
+    next = (next + 1) % copies.size();
+  }
+  report_rates(state, static_cast<double>(copies[0]->bytes()),
+               2.0 * static_cast<double>(tokens * shape.rows * shape.cols));
+}
+
+void register_all() {
+  constexpr LinearShape kShapes[] = {
+      {1536, 576}, {576, 1536}, {49152, 576}, {2048, 8192}};  // SmolLM2, Llama 1B
+  for (const DType dtype : {DType::kQ4_1, DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K,
+                            DType::kQ5_1, DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const LinearShape& shape : kShapes) {
+      if (shape.cols % block_size(dtype) != 0) continue;
+      for (const int64_t tokens : {1, 2, 4, 8, 64, 512}) {
+        const std::string name = cat("linear/", dtype, "/", shape.rows, "x", shape.cols, "/tokens:", tokens);
+        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+          run_linear(state, dtype, shape, tokens);
+        })->UseRealTime();
+      }
+    }
+  }
+}
+const bool registered = (register_all(), true);
+
+}  // namespace
+}  // namespace lmdeploy

@@ -23,6 +23,70 @@ std::string fallback_spelling(int byte) {
   return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
 }
 
+// Merging with a heap of (rank, position) and a linked list of the symbols that are left: n log n. An entry
+// of the heap is stale when the symbol's merge with its neighbour has changed since.
+class LongMerge {
+ public:
+  LongMerge(const MergeTable& table, BpeScratch& scratch) : table_(table), s_(scratch) {
+    const size_t count = s_.symbols.size();
+    LMD_CHECK(count < kNowhere, count);
+    s_.merges.resize(count);
+    s_.previous.resize(count);
+    s_.next.resize(count);
+    s_.queue.clear();
+  }
+
+  void run() {
+    const auto count = static_cast<uint32_t>(s_.symbols.size());
+    for (uint32_t i = 0; i < count; ++i) {
+      s_.previous[i] = i == 0 ? kNowhere : i - 1;
+      s_.next[i] = i + 1 == count ? kNowhere : i + 1;
+      enqueue(i);
+    }
+    std::make_heap(s_.queue.begin(), s_.queue.end(), kLowestFirst);
+    while (!s_.queue.empty()) {
+      std::pop_heap(s_.queue.begin(), s_.queue.end(), kLowestFirst);
+      const uint64_t top = s_.queue.back();
+      s_.queue.pop_back();
+      const auto left = static_cast<uint32_t>(top);
+      const bool stale = s_.merges[left] == kNoMerge || s_.merges[left] >> 32 != top >> 32;
+      if (!stale) join(left);
+    }
+    size_t kept = 0;
+    for (uint32_t i = 0; i != kNowhere; i = s_.next[i]) s_.symbols[kept++] = s_.symbols[i];
+    s_.symbols.resize(kept);
+  }
+
+ private:
+  static constexpr std::greater<> kLowestFirst{};
+
+  // Finds the merge of `left` with its right neighbour; true when there is one, which then ends the queue.
+  bool enqueue(uint32_t left) {
+    const uint32_t right = s_.next[left];
+    Merge& merge = s_.merges[left];
+    merge = right == kNowhere ? kNoMerge : table_.find(s_.symbols[left], s_.symbols[right]);
+    if (merge != kNoMerge) s_.queue.push_back((merge >> 32 << 32) | left);
+    return merge != kNoMerge;
+  }
+
+  void push(uint32_t left) {
+    if (enqueue(left)) std::push_heap(s_.queue.begin(), s_.queue.end(), kLowestFirst);
+  }
+
+  void join(uint32_t left) {
+    const uint32_t right = s_.next[left];
+    s_.symbols[left] = merged_id(s_.merges[left]);
+    s_.merges[right] = kNoMerge;
+    s_.next[left] = s_.next[right];
+    if (s_.next[left] != kNowhere) s_.previous[s_.next[left]] = left;
+    push(left);
+    if (s_.previous[left] != kNowhere) push(s_.previous[left]);
+  }
+
+  const MergeTable& table_;
+  BpeScratch& s_;
+};
+
 }  // namespace
 
 BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
@@ -157,51 +221,6 @@ void BpeModel::merge_short(BpeScratch& scratch) const {
   }
 }
 
-// The same with a heap and a linked list: n log n.
-void BpeModel::merge_long(BpeScratch& scratch) const {
-  std::vector<int>& symbols = scratch.symbols;
-  std::vector<Merge>& merges = scratch.merges;
-  std::vector<uint32_t>&previous = scratch.previous, &next = scratch.next;
-  std::vector<uint64_t>& queue = scratch.queue;
-  const auto count = static_cast<uint32_t>(symbols.size());
-  LMD_CHECK(symbols.size() < kNowhere, symbols.size());
-  merges.assign(count, kNoMerge);
-  previous.resize(count);
-  next.resize(count);
-  queue.clear();
-  const auto enqueue = [&](uint32_t left) {
-    merges[left] = next[left] == kNowhere ? kNoMerge : merges_.find(symbols[left], symbols[next[left]]);
-    if (merges[left] != kNoMerge) queue.push_back((merges[left] & ~uint64_t{kNowhere}) | left);
-  };
-  for (uint32_t i = 0; i < count; ++i) {
-    previous[i] = i == 0 ? kNowhere : i - 1;
-    next[i] = i + 1 == count ? kNowhere : i + 1;
-    enqueue(i);
-  }
-  constexpr std::greater<> kLowestFirst;
-  std::make_heap(queue.begin(), queue.end(), kLowestFirst);
-  const auto push = [&](uint32_t left) {
-    const size_t before = queue.size();
-    enqueue(left);
-    if (queue.size() > before) std::push_heap(queue.begin(), queue.end(), kLowestFirst);
-  };
-  while (!queue.empty()) {
-    const uint64_t top = queue.front();
-    std::pop_heap(queue.begin(), queue.end(), kLowestFirst);
-    queue.pop_back();
-    const auto left = static_cast<uint32_t>(top);
-    if (merges[left] == kNoMerge || merges[left] >> 32 != top >> 32) continue;  // has changed since
-    const uint32_t right = next[left];
-    symbols[left] = merged_id(merges[left]);
-    merges[right] = kNoMerge;
-    next[left] = next[right];
-    if (next[left] != kNowhere) previous[next[left]] = left;
-    push(left);
-    if (previous[left] != kNowhere) push(previous[left]);
-  }
-  size_t kept = 0;
-  for (uint32_t i = 0; i != kNowhere; i = next[i]) symbols[kept++] = symbols[i];
-  symbols.resize(kept);
-}
+void BpeModel::merge_long(BpeScratch& scratch) const { LongMerge(merges_, scratch).run(); }
 
 }  // namespace lmdeploy

@@ -61,7 +61,7 @@ class ComposedTokenizer::Stream : public DecodeStream {
 
   void push(int id, std::string& out) override {
     if (skip_special_tokens_ && tokenizer_.is_special(id)) return;
-    const std::string_view spelled = tokenizer_.token_text(id);
+    const std::string_view spelled = tokenizer_.decoded_spelling(id);
     if (spelled.empty()) return;
     output_.out = &out;
     first_->push(spelled, /*ends=*/true);
@@ -86,13 +86,19 @@ class ComposedTokenizer::Stream : public DecodeStream {
 };
 
 ComposedTokenizer::ComposedTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
-  parts_.added_tokens.build([&](const std::string& content) {
+  const auto normalize = [&](const std::string& content) {
     return parts_.normalizer == nullptr ? content : parts_.normalizer->apply(content);
-  });
+  };
+  parts_.added_tokens.build(normalize);
+  for (const auto& [id, token] : parts_.added_tokens.by_id()) {
+    if (!token.normalized) continue;
+    std::string spelling = normalize(token.content);
+    if (spelling != token.content) normalized_spellings_.emplace(id, std::move(spelling));
+  }
   const int size = std::max(parts_.vocabulary.num_ids(), parts_.added_tokens.max_id() + 1);
   special_.resize(static_cast<size_t>(size));
   for (int id = 0; id < size; ++id)
-    special_[static_cast<size_t>(id)] = parts_.added_tokens.is_special(token_text(id));
+    special_[static_cast<size_t>(id)] = parts_.added_tokens.is_special(decoded_spelling(id));
 }
 
 ComposedTokenizer::~ComposedTokenizer() = default;
@@ -157,8 +163,13 @@ std::string_view ComposedTokenizer::token_text(int id) const {
   return found == added.end() ? parts_.vocabulary.text(id) : std::string_view(found->second.content);
 }
 
+std::string_view ComposedTokenizer::decoded_spelling(int id) const {
+  const auto found = normalized_spellings_.find(id);
+  return found == normalized_spellings_.end() ? token_text(id) : std::string_view(found->second);
+}
+
 std::string ComposedTokenizer::token_bytes(int id) const {
-  const std::string_view spelled = token_text(id);
+  const std::string_view spelled = decoded_spelling(id);
   if (spelled.empty() || is_special(id)) return {};
   std::string bytes(spelled);
   for (const auto& step : parts_.decoder) bytes = step->token_bytes(std::move(bytes));

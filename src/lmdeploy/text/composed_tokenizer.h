@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lmdeploy/text/added_tokens.h"
@@ -64,7 +65,12 @@ class ComposedTokenizer : public Tokenizer {
   void encode_plain(std::string text, bool at_start, BpeScratch& scratch, std::vector<int>& ids) const;
 
   TokenizerParts parts_;
-  std::vector<bool> special_;  // by id
+  /// How decoding spells a token: token_text(), but for added tokens that are looked for in normalized text,
+  /// whose normalized form counts (as in the `tokenizers` library from 0.22 on, also for what is special).
+  std::string_view decoded_spelling(int id) const;
+
+  std::vector<bool> special_;                                  // by id
+  std::unordered_map<int, std::string> normalized_spellings_;  // where they differ from token_text()
   mutable std::mutex scratch_mutex_;
   mutable std::vector<std::unique_ptr<BpeScratch>> idle_scratch_;  // as many as ever encoded at once
 };

@@ -1,7 +1,5 @@
 #include "lmdeploy/text/gguf_pre_types.h"
 
-#include <initializer_list>
-
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/text/pre_tokenizer.h"
 
@@ -60,15 +58,16 @@ constexpr const char* kDeepSeekPunctuation =
     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+";
 
 struct Row {
-  std::initializer_list<std::string_view> names;
+  std::vector<std::string_view> names;
   GgufPreType type;
 };
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
-      {{"", "default", "gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "gigachat", "a.x-4.0", "mellum",
-        "exaone4", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de"},
+      {{"", "default", "gpt-2", "phi-2", "jais", "trillion", "gigachat", "a.x-4.0", "mellum", "exaone4",
+        "jina-es", "jina-de", "jina-v2-es", "jina-v2-de"},
        {{kGpt2Regex}}},
+      {{"gpt-neox", "mpt", "olmo"}, {{kGpt2Regex}, false, false, /*nfc=*/true}},
       {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
        {{"\\p{N}", kGpt2Regex}}},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <map>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/gguf.h"
@@ -36,7 +36,13 @@ constexpr std::string_view kEndOfTurnTexts[] = {"<|eot_id|>",
 
 class Reader {
  public:
-  explicit Reader(const std::string& path) : file_(path) {
+  explicit Reader(const std::string& path) : file_(path), model_(file_.get_string("tokenizer.ggml.model")) {
+    if (model_.empty())
+      throw Error(ErrorCode::kNotFound,
+                  cat(path, ": tokenizer.ggml.model is missing; the file holds no tokenizer"));
+    if (model_ != "gpt2" && model_ != "llama")
+      throw Error(ErrorCode::kUnsupported, cat(path, ": the tokenizer model \"", repair_utf8(model_),
+                                               "\" is not supported; supported: gpt2, llama"));
     tokens_ = array<std::string_view>("tokenizer.ggml.tokens");
     types_ = array<int64_t>("tokenizer.ggml.token_type");
     if (tokens_.empty() || tokens_.size() >= static_cast<size_t>(Vocabulary::kMaxId))
@@ -50,15 +56,14 @@ class Reader {
     parts.vocabulary.reserve(tokens_.size());
     for (size_t id = 0; id < tokens_.size(); ++id)
       parts.vocabulary.add(repair_utf8(tokens_[id]), static_cast<int>(id));
-    const std::string_view model = file_.get_string("tokenizer.ggml.model");
     bool add_bos = true;
-    if (model == "gpt2") {
+    if (model_ == "gpt2") {
       add_bos = read_byte_level(parts);
     } else {
       read_sentencepiece(parts);
     }
-    add_special_tokens(model, parts);
-    read_bos_and_eos(model, add_bos, parts);
+    add_special_tokens(parts);
+    read_bos_and_eos(add_bos, parts);
     parts.chat_template = repair_utf8(file_.get_string("tokenizer.chat_template"));
     return parts;
   }
@@ -80,7 +85,10 @@ class Reader {
 
   // Byte-level BPE. Returns whether BOS is added when the file does not say.
   bool read_byte_level(TokenizerParts& parts) {
-    const GgufPreType pre = find_gguf_pre_type(file_.get_string("tokenizer.ggml.pre"));
+    // GPT-NeoX models were converted before there was such a key.
+    const bool neox = file_.get_string("general.architecture") == "gptneox";
+    const GgufPreType pre =
+        find_gguf_pre_type(file_.get_string("tokenizer.ggml.pre", neox ? "gpt-neox" : "default"));
     parts.pre_tokenizer = make_regex_pre_tokenizer(pre.regexes);
     if (pre.nfc) parts.normalizer = make_unicode_normalizer(NormalForm::kNfc);
     parts.decoder = make_byte_level_decoder();
@@ -208,8 +216,8 @@ class Reader {
 
   // Control tokens are special; user-defined ones are visible. Phi-3 takes the white space after most of them
   // in, which the file does not say (its tokenizer.json does).
-  void add_special_tokens(std::string_view model, TokenizerParts& parts) const {
-    const bool phi3 = model == "llama" && file_.get_string("general.architecture") == "phi3";
+  void add_special_tokens(TokenizerParts& parts) const {
+    const bool phi3 = model_ == "llama" && file_.get_string("general.architecture") == "phi3";
     for (size_t id = 0; id < tokens_.size(); ++id) {
       const int64_t kind = type(id);
       if (kind != kControl && kind != kUserDefined && kind != kUnknown) continue;
@@ -230,8 +238,8 @@ class Reader {
     return static_cast<int>(id);
   }
 
-  void read_bos_and_eos(std::string_view model, bool add_bos, TokenizerParts& parts) const {
-    const bool llama = model == "llama";  // SentencePiece's own ids stand in where a file says nothing
+  void read_bos_and_eos(bool add_bos, TokenizerParts& parts) const {
+    const bool llama = model_ == "llama";  // SentencePiece's own ids stand in where a file says nothing
     parts.bos_id = token_id_at("tokenizer.ggml.bos_token_id", llama && tokens_.size() > 2 ? 1 : -1);
     parts.eos_id = token_id_at("tokenizer.ggml.eos_token_id", llama && tokens_.size() > 2 ? 2 : -1);
     if (parts.bos_id) parts.bos_token = std::string(parts.vocabulary.text(*parts.bos_id));
@@ -249,24 +257,13 @@ class Reader {
   }
 
   GgufFile file_;
+  std::string_view model_;
   std::vector<std::string_view> tokens_;
   std::vector<int64_t> types_;  // empty: all normal
 };
 
 }  // namespace
 
-TokenizerParts read_gguf_tokenizer(const std::string& path) {
-  {
-    const GgufFile file(path);
-    const std::string_view model = file.get_string("tokenizer.ggml.model");
-    if (model.empty())
-      throw Error(ErrorCode::kNotFound,
-                  cat(path, ": tokenizer.ggml.model is missing; the file holds no tokenizer"));
-    if (model != "gpt2" && model != "llama")
-      throw Error(ErrorCode::kUnsupported, cat(path, ": the tokenizer model \"", model,
-                                               "\" is not supported; supported: gpt2, llama"));
-  }
-  return Reader(path).read();
-}
+TokenizerParts read_gguf_tokenizer(const std::string& path) { return Reader(path).read(); }
 
 }  // namespace lmdeploy

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/text/jinja_interpreter.h"
 
 namespace lmdeploy::jinja {
 namespace {
@@ -18,6 +19,7 @@ class BoundMethod final : public Object {
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   bool callable() const override { return true; }
   Value call(Interpreter& interpreter, Arguments arguments) override {
+    interpreter.budget().charge_reading(self_);
     arguments.positional.insert(arguments.positional.begin(), self_);
     return call_builtin(method_, interpreter, std::move(arguments));
   }

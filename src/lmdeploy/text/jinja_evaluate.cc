@@ -43,8 +43,10 @@ Value Interpreter::evaluate_or_none(const ExpressionPtr& expression) {
 }
 
 Value Interpreter::eval(const Name& node) {
-  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get())
+  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get()) {
+    budget_.charge(scope->variables.size() / 32);
     if (const Value* found = scope->find(node.name)) return *found;
+  }
   if (const Value* global = find_global(node.name)) return *global;
   return Value::undefined(cat("'", node.name, "' is undefined"));
 }
@@ -114,6 +116,7 @@ Value Interpreter::eval(const Subscript& node) {
 
 Value Interpreter::eval(const SliceAccess& node) {
   const Value object = evaluate(*node.object);
+  budget_.charge_reading(object);
   const Value start = evaluate_or_none(node.start), stop = evaluate_or_none(node.stop);
   return charged(slice(object, start, stop, evaluate_or_none(node.step)));
 }
@@ -137,7 +140,10 @@ Arguments Interpreter::evaluate_arguments(const CallArguments& nodes) {
   Arguments arguments;
   for (const auto& node : nodes.positional) arguments.positional.push_back(evaluate(*node));
   if (nodes.star)
-    for (Value& value : to_vector(evaluate(*nodes.star))) arguments.positional.push_back(std::move(value));
+    for (Value& value : to_vector(evaluate(*nodes.star))) {
+      budget_.charge(1);
+      arguments.positional.push_back(std::move(value));
+    }
   for (const auto& [name, node] : nodes.named) arguments.named.emplace_back(name, evaluate(*node));
   if (nodes.star_star) {
     const Value more = evaluate(*nodes.star_star);
@@ -169,6 +175,7 @@ Value Interpreter::attribute(const Value& value, std::string_view name) {
 
 Value Interpreter::item(const Value& value, const Value& key) {
   if (value.is_undefined()) fail_undefined(value);
+  budget_.charge_reading(key);
   if (value.is_dict()) {
     if (const Value* found = value.dict().find(key)) return *found;
   } else if (key.is_integral()) {
@@ -188,6 +195,7 @@ Value Interpreter::item(const Value& value, const Value& key) {
 Value Interpreter::apply_filter(std::string_view name, const Value& input, Arguments arguments) {
   const Builtin* filter = find_filter(name);
   if (filter == nullptr) throw Failure(cat("No filter named '", name, "'."));
+  budget_.charge_reading(input);
   arguments.positional.insert(arguments.positional.begin(), input);
   return call_builtin(*filter, *this, std::move(arguments));
 }

@@ -105,19 +105,22 @@ Value word_count(Interpreter&, Args& args) {
   return words;
 }
 
+// Without the pieces from `open` to the next `close`; one that does not close stays.
+std::string erase_between(std::string_view text, std::string_view open, std::string_view close) {
+  std::string out;
+  size_t at = 0;
+  for (size_t begin; (begin = text.find(open, at)) != std::string_view::npos;) {
+    const size_t end = text.find(close, begin);
+    if (end == std::string_view::npos) break;
+    out += text.substr(at, begin - at);
+    at = end + close.size();
+  }
+  return out.append(text.substr(at));
+}
+
 // "<...>" and comments go, white space shrinks to single blanks, entities that escape() makes come back.
 Value strip_tags(Interpreter&, Args& args) {
-  std::string text = to_text(args[0]);
-  for (size_t at = 0; (at = text.find("<!--", at)) != std::string::npos;) {
-    const size_t end = text.find("-->", at);
-    if (end == std::string::npos) break;
-    text.erase(at, end + 3 - at);
-  }
-  for (size_t at = 0; (at = text.find('<', at)) != std::string::npos;) {
-    const size_t end = text.find('>', at);
-    if (end == std::string::npos) break;
-    text.erase(at, end + 1 - at);
-  }
+  const std::string text = erase_between(erase_between(to_text(args[0]), "<!--", "-->"), "<", ">");
   std::vector<std::string> words;
   for (const std::string_view word : split_on_space(text, SIZE_MAX, false)) words.emplace_back(word);
   std::string out = join_texts(words, " ");

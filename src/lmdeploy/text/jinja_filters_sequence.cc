@@ -95,6 +95,13 @@ std::vector<Value> second_of(const std::vector<std::pair<Value, Value>>& pairs) 
   return values;
 }
 
+// All items of an argument, each charged.
+std::vector<Value> items_of(Interpreter& interpreter, const Value& value) {
+  std::vector<Value> items = to_vector(value);
+  interpreter.budget().charge(items.size());
+  return items;
+}
+
 Value generator_over(std::vector<Value> items) {
   const Value list = Value::list(std::move(items));
   return make_generator(list, iterate(list));
@@ -106,7 +113,7 @@ Value length(Interpreter&, Args& args) {
   return Value::size(*size);
 }
 
-Value to_list(Interpreter&, Args& args) { return Value::list(to_vector(args[0])); }
+Value to_list(Interpreter& interpreter, Args& args) { return Value::list(items_of(interpreter, args[0])); }
 
 Value first(Interpreter&, Args& args) {
   const Iterator next = iterate(args[0]);
@@ -115,19 +122,16 @@ Value first(Interpreter&, Args& args) {
 }
 
 // Python's reversed() takes sequences and dicts only.
-std::vector<Value> to_reversible_vector(const Value& value) {
-  if (!length_of(value)) throw Failure(cat("'", value.type_name(), "' object is not reversible"));
-  return to_vector(value);
+Value last(Interpreter& interpreter, Args& args) {
+  const std::optional<size_t> size = length_of(args[0]);
+  if (!size) throw Failure(cat("'", args[0].type_name(), "' object is not reversible"));
+  if (*size == 0) return Value::undefined("No last item, sequence was empty.");
+  return args[0].is_sequence() ? args[0].items().back() : items_of(interpreter, args[0]).back();
 }
 
-Value last(Interpreter&, Args& args) {
-  const std::vector<Value> items = to_reversible_vector(args[0]);
-  return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
-}
-
-Value reverse(Interpreter&, Args& args) {
+Value reverse(Interpreter& interpreter, Args& args) {
   if (args[0].is_text()) return slice(args[0], {}, {}, Int{-1});
-  std::vector<Value> items = to_vector(args[0]);
+  std::vector<Value> items = items_of(interpreter, args[0]);
   std::reverse(items.begin(), items.end());
   const Value reversed = Value::list(std::move(items));
   return length_of(args[0]) ? make_generator(reversed, iterate(reversed)) : reversed;
@@ -136,7 +140,8 @@ Value reverse(Interpreter&, Args& args) {
 Value join(Interpreter& interpreter, Args& args) {
   const Path path = parse_path(args.get(2, {}));
   std::vector<std::string> pieces;
-  for (const Value& item : to_vector(args[0])) pieces.push_back(to_text(follow(interpreter, item, path)));
+  for (const Value& item : items_of(interpreter, args[0]))
+    pieces.push_back(to_text(follow(interpreter, item, path)));
   return Value(join_texts(pieces, to_text(args.get(1, Value("")))));
 }
 
@@ -154,7 +159,8 @@ Value sort(Interpreter& interpreter, Args& args) {
     for (const Path& path : paths) keys.push_back(KeyMaker{interpreter, path, case_sensitive}(item));
     return Value::list(std::move(keys));
   };
-  return Value::list(second_of(sorted_by_key(interpreter, to_vector(args[0]), key_of, args.flag(1, false))));
+  return Value::list(
+      second_of(sorted_by_key(interpreter, items_of(interpreter, args[0]), key_of, args.flag(1, false))));
 }
 
 Value dict_sort(Interpreter& interpreter, Args& args) {
@@ -179,7 +185,7 @@ Value group_by(Interpreter& interpreter, Args& args) {
   const auto key_of = [&](const Value& item) {
     return case_sensitive ? real_key(item) : ignore_case(real_key(item));
   };
-  const auto sorted = sorted_by_key(interpreter, to_vector(args[0]), key_of, /*reverse=*/false);
+  const auto sorted = sorted_by_key(interpreter, items_of(interpreter, args[0]), key_of, /*reverse=*/false);
   std::vector<Value> groups;
   for (size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
     std::vector<Value> members;
@@ -198,7 +204,7 @@ Value unique(Interpreter& interpreter, Args& args) {
   auto seen = std::make_shared<Dict>();
   std::vector<Value> others;  // keys that no dict can hold: lists
   std::vector<Value> kept;
-  for (const Value& item : to_vector(args[0])) {
+  for (const Value& item : items_of(interpreter, args[0])) {
     const Value key = key_of(item);
     const bool scalar = key.is_text() || key.is_number() || key.is_none();
     if (key.is_list() || key.is_dict()) throw Failure(cat("unhashable type: '", key.type_name(), "'"));
@@ -217,7 +223,7 @@ template <bool kMin>
 Value extreme(Interpreter& interpreter, Args& args) {
   const KeyMaker key_of{interpreter, parse_path(args.get(2, {})), args.flag(1, false)};
   std::optional<std::pair<Value, Value>> best;  // key, item
-  for (const Value& item : to_vector(args[0])) {
+  for (const Value& item : items_of(interpreter, args[0])) {
     Value key = key_of(item);
     const bool better = !best || (kMin ? less(key, best->first, interpreter.budget())
                                        : less(best->first, key, interpreter.budget()));
@@ -230,18 +236,18 @@ Value sum(Interpreter& interpreter, Args& args) {
   const Path path = parse_path(args.get(1, {}));
   Value total = args.get(2, Int{0});
   if (total.is_text()) throw Failure("sum() can't sum strings; use join");
-  for (const Value& item : to_vector(args[0])) {
+  for (const Value& item : items_of(interpreter, args[0])) {
     total = arithmetic(BinaryOp::kAdd, total, follow(interpreter, item, path));
     interpreter.budget().charge_for(total);
   }
   return total;
 }
 
-Value batch(Interpreter&, Args& args) {
+Value batch(Interpreter& interpreter, Args& args) {
   const Int size = args.integer(1);
   if (size <= 0) throw Failure("batch: the size must be positive");
   std::vector<Value> batches, current;
-  for (const Value& item : to_vector(args[0])) {
+  for (const Value& item : items_of(interpreter, args[0])) {
     if (static_cast<Int>(current.size()) == size) batches.push_back(Value::list(std::exchange(current, {})));
     current.push_back(item);
   }
@@ -255,11 +261,11 @@ Value batch(Interpreter&, Args& args) {
   return generator_over(std::move(batches));
 }
 
-Value slices(Interpreter&, Args& args) {
+Value slices(Interpreter& interpreter, Args& args) {
   const Int wanted = args.integer(1);
   if (wanted <= 0 || wanted > static_cast<Int>(kMaxItems))
     throw Failure("slice: the number must be positive");
-  const std::vector<Value> items = to_vector(args[0]);
+  const std::vector<Value> items = items_of(interpreter, args[0]);
   const auto count = static_cast<size_t>(wanted);
   const size_t base = items.size() / count, longer = items.size() % count;
   std::vector<Value> out;

@@ -333,6 +333,8 @@ class BraceFormatter {
 
   Value first(std::string_view name) {
     if (name.empty() || all_digits(name)) {
+      (name.empty() ? counted_ : numbered_) = true;
+      if (counted_ && numbered_) throw Failure("cannot mix {} and {0} in one format string");
       const size_t index =
           name.empty() ? next_++ : static_cast<size_t>(take_number(name, kMaxWidth, "an index"));
       if (index >= arguments_.positional.size())
@@ -347,6 +349,7 @@ class BraceFormatter {
   Interpreter& interpreter_;
   const Arguments& arguments_;
   size_t next_ = 0;
+  bool counted_ = false, numbered_ = false;  // "{}" and "{0}" were seen
 };
 
 // Markup escapes what is put into it.

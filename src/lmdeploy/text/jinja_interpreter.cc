@@ -65,7 +65,8 @@ void Namespace::print(std::string& out, int depth) const {
   out += "}>";
 }
 
-std::optional<Value> Namespace::attribute(Interpreter&, std::string_view name) {
+std::optional<Value> Namespace::attribute(Interpreter& interpreter, std::string_view name) {
+  interpreter.budget().charge(fields_.size() / 32);
   for (const auto& [own, value] : fields_)
     if (own == name) return value;
   return std::nullopt;
@@ -205,12 +206,14 @@ void Interpreter::assign(const Target& target, const Value& value) {
     return;
   }
   if (target.attribute.empty()) {
+    budget_.charge(scope_->variables.size() / 32);
     scope_->set(target.name, value);
     return;
   }
   const Value holder = eval(Name{target.name});
   auto* space = holder.is_object() ? dynamic_cast<Namespace*>(&holder.object()) : nullptr;
   if (space == nullptr) throw Failure("cannot assign attribute on non-namespace object");
+  budget_.charge(space->num_fields() / 32);
   space->set(target.attribute, value);
 }
 

@@ -31,6 +31,7 @@ class Namespace final : public Object {
   void print(std::string& out, int depth) const override;
   std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override;
   void set(const std::string& name, Value value);
+  size_t num_fields() const { return fields_.size(); }
   void clear() { fields_.clear(); }
 
  private:

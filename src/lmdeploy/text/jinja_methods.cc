@@ -89,10 +89,18 @@ Value remove_affix(Interpreter&, Args& args) {
   return same_kind(args, std::string(text));
 }
 
+// First or last occurrence.
+size_t find_from(std::string_view text, std::string_view wanted, bool from_right) {
+  if (!from_right) return find_text(text, wanted, 0);
+  if (wanted.empty()) return text.size();
+  const std::string_view before = split_on(text, wanted, 1, /*from_right=*/true)[0];
+  return before.size() == text.size() ? std::string_view::npos : before.size();
+}
+
 // find, rfind, index, rindex: in code points of the whole text.
 std::optional<size_t> locate(const Args& args, bool from_right) {
   const Value within = part(args, 2);
-  const size_t at = from_right ? within.utf8().rfind(args.text(1)) : within.utf8().find(args.text(1));
+  const size_t at = find_from(within.utf8(), args.text(1), from_right);
   if (at == std::string::npos) return std::nullopt;
   const Value skipped = slice(args[0], {}, args.get(2, Value(Int{0})), {});
   return (args.absent_or_none(2) ? 0 : skipped.text().length) +
@@ -110,7 +118,7 @@ Value count(Interpreter&, Args& args) {
   const std::string& needle = args.text(1);
   if (needle.empty()) return Value::size(within.text().length + 1);
   Int found = 0;
-  for (size_t at = 0; (at = within.utf8().find(needle, at)) != std::string::npos; at += needle.size())
+  for (size_t at = 0; (at = find_text(within.utf8(), needle, at)) != std::string::npos; at += needle.size())
     ++found;
   return found;
 }
@@ -132,7 +140,7 @@ Value partition(Interpreter&, Args& args) {
   const std::string& text = args.text(0);
   const std::string& separator = args.text(1);
   if (separator.empty()) throw Failure("empty separator");
-  const size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
+  const size_t at = find_from(text, separator, kFromRight);
   std::vector<Value> parts;
   if (at == std::string::npos) {
     parts = {args[0], Value(""), Value("")};

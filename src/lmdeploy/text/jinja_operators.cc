@@ -6,6 +6,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/jinja_format.h"
 #include "lmdeploy/text/jinja_print.h"
+#include "lmdeploy/text/jinja_text.h"
 #include "lmdeploy/text/jinja_unicode.h"
 
 namespace lmdeploy::jinja {
@@ -137,6 +138,14 @@ Value float_arithmetic(BinaryOp op, double a, double b) {
   return std::pow(a, b);
 }
 
+constexpr size_t kComparedBytesPerUnit = 256;  // memcmp is fast
+
+bool equal_texts(const std::string& a, const std::string& b, Budget& budget) {
+  if (a.size() != b.size()) return false;
+  budget.charge(a.size() / kComparedBytesPerUnit);
+  return a == b;
+}
+
 bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b, Budget& budget) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](const Value& x, const Value& y) { return equal(x, y, budget); });
@@ -208,16 +217,20 @@ void Budget::charge_for(const Value& made) {
   if (made.is_text())
     charge(made.utf8().size() / 32);
   else if (made.is_sequence())
-    charge(made.items().size());
+    charge(2 * made.items().size());
   else if (made.is_dict())
     charge(4 * made.dict().entries.size());
+}
+
+void Budget::charge_reading(const Value& value) {
+  if (value.is_text()) charge(value.utf8().size() / 16);
 }
 
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.charge(1);
   if (a.is_number() && b.is_number())
     return a.is_float() || b.is_float() ? a.as_double() == b.as_double() : a.as_int() == b.as_int();
-  if (a.is_text() && b.is_text()) return a.utf8() == b.utf8();
+  if (a.is_text() && b.is_text()) return equal_texts(a.utf8(), b.utf8(), budget);
   if (a.same_object(b)) return true;
   if (a.is_sequence() && b.is_sequence())
     return a.is_tuple() == b.is_tuple() && equal_items(a.items(), b.items(), budget);
@@ -231,7 +244,10 @@ bool less(const Value& a, const Value& b, Budget& budget) {
   if (b.is_undefined()) fail_undefined(b);
   if (a.is_number() && b.is_number())
     return a.is_float() || b.is_float() ? a.as_double() < b.as_double() : a.as_int() < b.as_int();
-  if (a.is_text() && b.is_text()) return a.utf8() < b.utf8();
+  if (a.is_text() && b.is_text()) {
+    budget.charge(std::min(a.utf8().size(), b.utf8().size()) / kComparedBytesPerUnit);
+    return a.utf8() < b.utf8();
+  }
   if (a.is_sequence() && b.is_sequence() && a.is_tuple() == b.is_tuple())
     return less_items(a.items(), b.items(), budget);
   throw Failure(
@@ -264,11 +280,12 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
   if (container.is_text()) {
     if (!item.is_text())
       throw Failure(cat("'in <string>' requires string as left operand, not ", item.type_name()));
-    budget.charge(container.utf8().size() / 32);
-    return container.utf8().find(item.utf8()) != std::string::npos;
+    budget.charge_reading(container);
+    return find_text(container.utf8(), item.utf8(), 0) != std::string_view::npos;
   }
   if (container.is_dict()) {
     if (item.is_sequence() || item.is_dict()) throw Failure(cat("unhashable type: '", item.type_name(), "'"));
+    budget.charge_reading(item);
     return container.dict().find(item) != nullptr;
   }
   if (container.is_none() || container.is_number())
@@ -309,7 +326,8 @@ Value slice(const Value& value, const Value& start, const Value& stop, const Val
                  value.is_markup());
   const bool indexed = value.is_sequence() || (value.is_object() && value.object().indexed());
   if (!indexed) throw Failure(cat("'", value.type_name(), "' object is not subscriptable"));
-  const std::vector<Value> source = to_vector(value);
+  const std::vector<Value> made = value.is_sequence() ? std::vector<Value>() : to_vector(value);
+  const std::vector<Value>& source = value.is_sequence() ? value.items() : made;
   const SliceRange range = slice_range(source.size(), start, stop, step);
   std::vector<Value> items;
   int64_t index = range.start;

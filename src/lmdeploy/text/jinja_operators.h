@@ -9,7 +9,7 @@ namespace lmdeploy::jinja {
 /// Bounds the work of one rendering, so that a hostile template ends in a Failure and never hangs.
 class Budget {
  public:
-  /// One unit: an evaluated node, a visited item, or 32 bytes made.
+  /// One unit: an evaluated node, a visited item, 32 bytes made or 16 bytes looked through.
   static constexpr size_t kMaxUnits = 10'000'000;
   void charge(size_t units) {
     used_ += units;
@@ -17,6 +17,8 @@ class Budget {
   }
   /// Charges for the size of a value that was just made.
   void charge_for(const Value& made);
+  /// Charges for reading all of a text; nothing for other values, whose items are charged one by one.
+  void charge_reading(const Value& value);
 
  private:
   size_t used_ = 0;

@@ -1,6 +1,7 @@
 #include "lmdeploy/text/jinja_text.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lmdeploy/core/error.h"
 
@@ -9,6 +10,10 @@ namespace {
 
 void check_size(size_t bytes) {
   if (bytes > kMaxTextBytes) throw Failure(cat("text of more than ", kMaxTextBytes >> 20, " MiB"));
+}
+
+void check_count(size_t pieces) {
+  if (pieces > kMaxItems) throw Failure(cat("more than ", kMaxItems, " pieces of text"));
 }
 
 // "\n" and what else ends a line for Python.
@@ -31,6 +36,7 @@ std::vector<std::string_view> words_of(std::string_view text) {
   for (size_t at = find_space(text, 0, false); at < text.size();) {
     const size_t end = find_space(text, at, true);
     words.push_back(text.substr(at, end - at));
+    check_count(words.size());
     at = find_space(text, end, false);
   }
   return words;
@@ -74,7 +80,7 @@ std::vector<std::string_view> split_on_space(std::string_view text, size_t max_s
   if (from_right) {  // the first piece is all before the last max_splits words
     const size_t kept = words.size() - max_splits;
     const size_t end = max_splits == 0 ? text.size() : position(words[kept]);
-    const std::string_view head = strip_space(text.substr(0, end));
+    const std::string_view head = strip_space(text.substr(0, end), Side::kRight);
     words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(kept - 1));
     words[0] = head;
   } else {  // the last piece is the rest, trailing space and all
@@ -84,22 +90,37 @@ std::vector<std::string_view> split_on_space(std::string_view text, size_t max_s
   return words;
 }
 
+size_t find_text(std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
 std::vector<std::string_view> split_on(std::string_view text, std::string_view separator, size_t max_splits,
                                        bool from_right) {
   if (separator.empty()) throw Failure("empty separator");
-  std::vector<std::string_view> pieces;
-  while (pieces.size() < max_splits) {
-    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
-    if (at == std::string_view::npos) break;
-    if (from_right) {
-      pieces.push_back(text.substr(at + separator.size()));
-      text = text.substr(0, at);
-    } else {
-      pieces.push_back(text.substr(0, at));
-      text.remove_prefix(at + separator.size());
-    }
+  // From the right: the same walk over the text read backwards.
+  std::string backwards;
+  std::string wanted(separator);
+  if (from_right) {
+    backwards.assign(text.rbegin(), text.rend());
+    std::reverse(wanted.begin(), wanted.end());
   }
-  pieces.push_back(text);
+  const std::string_view walked = from_right ? std::string_view(backwards) : text;
+  const auto piece = [&](size_t begin, size_t end) {
+    return from_right ? text.substr(text.size() - end, end - begin) : text.substr(begin, end - begin);
+  };
+  std::vector<std::string_view> pieces;
+  size_t begin = 0;
+  while (pieces.size() < max_splits) {
+    const size_t at = find_text(walked, wanted, begin);
+    if (at == std::string_view::npos) break;
+    pieces.push_back(piece(begin, at));
+    begin = at + wanted.size();
+    check_count(pieces.size());
+  }
+  pieces.push_back(piece(begin, walked.size()));
   if (from_right) std::reverse(pieces.begin(), pieces.end());
   return pieces;
 }
@@ -114,6 +135,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     if (!ends_line(c.value)) continue;
     if (c.value == '\r' && at < text.size() && text[at] == '\n') ++at;
     lines.push_back(text.substr(start, (keep_ends ? at : line_end) - start));
+    check_count(lines.size());
     start = at;
   }
   if (start < text.size()) lines.push_back(text.substr(start));
@@ -132,7 +154,7 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
       out += text.substr(at, bytes);
       at += bytes;
     } else {
-      const size_t found = text.find(from, at);
+      const size_t found = find_text(text, from, at);
       if (found == std::string_view::npos) break;
       out += text.substr(at, found - at);
       out += to;

@@ -26,6 +26,9 @@ bool is_cased_as(std::string_view text, CharClass char_class);
 /// str.istitle()
 bool is_title_case(std::string_view text);
 
+/// Like string_view::find, but in linear time for every input.
+size_t find_text(std::string_view text, std::string_view wanted, size_t from);
+
 // Pieces are views into `text`. At most `max_splits` cuts, counted from the right when `from_right`.
 std::vector<std::string_view> split_on_space(std::string_view text, size_t max_splits, bool from_right);
 /// Throws Failure for an empty separator.

@@ -53,6 +53,11 @@ std::span<const CodePointRange> ranges_of(CharClass char_class) {
 
 void append_mapped(std::string& out, char32_t c, std::span<const CaseRun> runs,
                    std::span<const CaseSpecial> specials) {
+  const char32_t folded = c | 0x20;
+  if (c < 0x80 && (folded < 'a' || folded > 'z')) {  // ASCII without case: the most frequent by far
+    out += static_cast<char>(c);
+    return;
+  }
   const auto special = std::lower_bound(specials.begin(), specials.end(), c,
                                         [](const CaseSpecial& s, char32_t value) { return s.from < value; });
   if (special != specials.end() && special->from == c) {
@@ -162,6 +167,8 @@ size_t byte_offset(std::string_view text, size_t index) {
 }
 
 bool is_class(char32_t c, CharClass char_class) {
+  if (char_class == CharClass::kSpace && c < 0x80)
+    return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
   const auto ranges = ranges_of(char_class);
   const auto range = std::lower_bound(ranges.begin(), ranges.end(), c,
                                       [](const CodePointRange& r, char32_t value) { return r.last < value; });
@@ -170,12 +177,14 @@ bool is_class(char32_t c, CharClass char_class) {
 
 std::string to_lower(std::string_view text) {
   std::string out;
+  out.reserve(text.size());
   for_each_code_point(text, [&](char32_t c, size_t at) { append_lower(out, c, text, at); });
   return out;
 }
 
 std::string to_upper(std::string_view text) {
   std::string out;
+  out.reserve(text.size());
   for_each_code_point(text, [&](char32_t c, size_t) { append_upper(out, c); });
   return out;
 }

@@ -36,7 +36,7 @@ struct Arguments;
 using Iterator = std::function<std::optional<Value>()>;
 
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
-constexpr size_t kMaxItems = size_t{4} << 20;
+constexpr size_t kMaxItems = size_t{1} << 20;
 /// Nesting of lists, dicts and iterators: keeps recursion over values within the stack.
 constexpr uint32_t kMaxValueDepth = 200;
 

@@ -15,6 +15,9 @@ const char* const kGpt2Regex =
 
 namespace {
 
+// What "Whitespace" keeps: \w+|[^\w\s]+ of the Rust crate `regex`, whose \w takes joiners in.
+constexpr const char* kWordsAndSigns = "[\\w\\p{Join_Control}]+|[^\\w\\s\\p{Join_Control}]+";
+
 struct Part {
   Span span;
   bool matched = false;
@@ -233,7 +236,7 @@ void read_steps(const Json& json, const std::string& where, PreTokenizerChain& c
   } else if (type == "Metaspace") {
     add_metaspace(fields, steps);
   } else if (type == "Whitespace") {
-    add_split(steps, make_regex_pattern("\\w+|[^\\w\\s]+"), SplitBehavior::kRemoved, /*invert=*/true);
+    add_split(steps, make_regex_pattern(kWordsAndSigns), SplitBehavior::kRemoved, /*invert=*/true);
   } else if (type == "WhitespaceSplit") {
     add_split(steps, make_char_pattern(&is_white_space), SplitBehavior::kRemoved);
   } else if (type == "Punctuation") {

@@ -1,8 +1,7 @@
 // Oniguruma (Ruby syntax) to PCRE2. The two differ in what \s, \w, \h and \p{Script} mean, in nested and
 // intersected character classes, in {n,m}+ and in the option letter m. Source: doc/RE of Oniguruma 6.9,
 // pcre2pattern(3) of 10.42.
-#include <array>
-#include <optional>
+#include <algorithm>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -45,6 +44,7 @@ constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
     {"emoji", "Emoji"},
     {"any", "Any"},
     {"ideographic", "Ideographic"},
+    {"joincontrol", "Join_Control"},
     {"extendedpictographic", "Extended_Pictographic"},
     {"emojipresentation", "Emoji_Presentation"},
 };
@@ -189,11 +189,14 @@ class Translator {
   // \uHHHH, \xHH and \x{H...}
   std::string code_point() {
     const char kind = in_[at_++];
-    if (kind == 'x' && peek() == '{') return "\\x";  // the braces follow as they are
-    const std::string_view digits = in_.substr(at_, kind == 'u' ? 4 : 2);
+    const bool braces = kind == 'x' && peek() == '{';
+    if (braces) ++at_;
+    const std::string_view digits = in_.substr(at_, braces ? 8 : kind == 'u' ? 4 : 2);
     const size_t end = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
     if (end == 0) fail("hexadecimal digits expected");
     at_ += end;
+    if (braces && peek() != '}') fail("\\x{ without }");
+    if (braces) ++at_;
     return cat("\\x{", digits.substr(0, end), "}");
   }
 
@@ -233,11 +236,6 @@ class Translator {
       const std::string translated = escape(/*in_class=*/next != 'W' && next != 'H');
       if (next == 'W' || next == 'H') return target.others.push_back(translated);
       target.flat.append(translated);
-      if (next == 'x' && peek() == '{') {
-        const size_t close = std::min(in_.find('}', at_), in_.size() - 1);
-        target.flat.append(in_.substr(at_, close + 1 - at_));
-        at_ = close + 1;
-      }
       return;
     }
     const size_t size = decode_size(peek());

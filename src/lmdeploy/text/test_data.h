@@ -24,11 +24,15 @@ std::vector<int> to_ids(const Json& array);
 
 /// From the text of a tokenizer.json.
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text);
-/// Byte-level BPE with a token for each byte, a few merges, and the added tokens <s> (bos), </s> (eos, both
-/// special) and <tool> (visible). Ids of bytes are the bytes.
+/// A tokenizer.json: byte-level BPE with a token for each byte (ids of bytes are the bytes), a few merges,
+/// and the added tokens <s> and </s> (special) and <tool> (visible).
+Json tiny_byte_level_json();
 std::shared_ptr<const Tokenizer> tiny_byte_level_tokenizer();
-/// SentencePiece-like BPE: "▁" for spaces, byte fallback; Daily news at nine.
+/// SentencePiece-like BPE: "▁" for spaces, byte fallback, <s> in front; Daily news at nine.
+Json tiny_sentencepiece_json();
 std::shared_ptr<const Tokenizer> tiny_sentencepiece_tokenizer();
+/// Writes tokenizer.json and tokenizer_config.json.
+void write_tokenizer_folder(const std::filesystem::path& folder, const Json& tokenizer, const Json& config);
 
 /// Joined output of a Detokenizer that gets the ids one by one.
 std::string stream_decode(const std::shared_ptr<const Tokenizer>& tokenizer, const std::vector<int>& ids,

@@ -1,6 +1,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/byte_level.h"
@@ -65,7 +66,7 @@ JsonObject added_token(int id, const char* content, bool special) {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tiny_byte_level_tokenizer() {
+Json tiny_byte_level_json() {
   JsonObject vocab;
   for (int byte = 0; byte < 256; ++byte) {
     std::string spelled;
@@ -78,16 +79,14 @@ std::shared_ptr<const Tokenizer> tiny_byte_level_tokenizer() {
   const JsonArray merges = {"h e",      "l l",           "he ll",    "hell o",
                             "\u0120 w", "\u00e9 \u00b2", "\u0120 o", "\u0120o k"};
   const JsonObject byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
-  const JsonObject root = {
-      {"added_tokens", JsonArray{added_token(264, "<s>", true), added_token(265, "</s>", true),
-                                 added_token(266, "<tool>", false)}},
-      {"pre_tokenizer", byte_level},
-      {"decoder", byte_level},
-      {"model", JsonObject{{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
-  return tokenizer_from_json(to_json_text(root));
+  return JsonObject{{"added_tokens", JsonArray{added_token(264, "<s>", true), added_token(265, "</s>", true),
+                                               added_token(266, "<tool>", false)}},
+                    {"pre_tokenizer", byte_level},
+                    {"decoder", byte_level},
+                    {"model", JsonObject{{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
 }
 
-std::shared_ptr<const Tokenizer> tiny_sentencepiece_tokenizer() {
+Json tiny_sentencepiece_json() {
   JsonObject vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
   for (int byte = 0; byte < 256; ++byte) {
     constexpr char kDigits[] = "0123456789ABCDEF";
@@ -110,7 +109,7 @@ std::shared_ptr<const Tokenizer> tiny_sentencepiece_tokenizer() {
   add_merges({"\u2581", "n", "e", "w", "s"});
   add_merges({"\u2581", "a", "t"});
   add_merges({"\u2581n", "i", "n", "e"});
-  const Json root = {
+  return {
       {"added_tokens",
        JsonArray{added_token(0, "<unk>", true), added_token(1, "<s>", true), added_token(2, "</s>", true)}},
       {"normalizer",
@@ -136,7 +135,20 @@ std::shared_ptr<const Tokenizer> tiny_sentencepiece_tokenizer() {
         {"byte_fallback", true},
         {"vocab", vocab},
         {"merges", merges}}}};
-  return tokenizer_from_json(to_json_text(root));
+}
+
+std::shared_ptr<const Tokenizer> tiny_byte_level_tokenizer() {
+  return tokenizer_from_json(to_json_text(tiny_byte_level_json()));
+}
+
+std::shared_ptr<const Tokenizer> tiny_sentencepiece_tokenizer() {
+  return tokenizer_from_json(to_json_text(tiny_sentencepiece_json()));
+}
+
+void write_tokenizer_folder(const fs::path& folder, const Json& tokenizer, const Json& config) {
+  fs::create_directories(folder);
+  std::ofstream(folder / "tokenizer.json") << to_json_text(tokenizer);
+  std::ofstream(folder / "tokenizer_config.json") << to_json_text(config);
 }
 
 std::vector<std::string> stream_pieces(const std::shared_ptr<const Tokenizer>& tokenizer,

@@ -13,45 +13,53 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct ConfigFile {
+  std::string path;
+  Json json;  // {} when there is no such file
+  JsonFields fields() const { return {json, path}; }
+};
+
+ConfigFile read_config(const fs::path& path) {
+  return {path.string(), fs::exists(path) ? read_json_file(path.string()) : Json(JsonObject())};
+}
+
+// A special token's entry: a string, or an object with its text in "content".
+AddedToken read_special(const Json& value, const std::string& where) {
+  AddedToken token;
+  if (const auto* text = value.if_string()) {
+    token.content = std::string(*text);
+  } else {
+    token = read_added_token(JsonFields(value, where));
+  }
+  token.special = true;
+  return token;
+}
+
 // Both files of a folder; a field of the first hides that of the second.
 class ConfigFiles {
  public:
   explicit ConfigFiles(const fs::path& folder)
-      : config_path_((folder / "tokenizer_config.json").string()),
-        config_(read_or_empty(folder / "tokenizer_config.json")),
-        map_(read_or_empty(folder / "special_tokens_map.json")) {}
+      : files_{read_config(folder / "tokenizer_config.json"),
+               read_config(folder / "special_tokens_map.json")} {}
 
-  JsonFields config() const { return {config_, config_path_}; }
-  // The entry of a special token: a string or an object with its text in "content".
+  JsonFields config() const { return files_[0].fields(); }
   std::optional<AddedToken> special_token(std::string_view key) const {
-    for (const Json* file : {&config_, &map_}) {
-      const Json* value = JsonFields(*file, config_path_).find(key);
-      if (value != nullptr) return read_special(*value, cat(config_path_, ": ", key));
-    }
+    for (const ConfigFile& file : files_)
+      if (const Json* value = file.fields().find(key)) return read_special(*value, cat(file.path, ": ", key));
     return std::nullopt;
   }
-  const JsonArray& additional_special_tokens() const {
-    const JsonArray& listed = config().get_array("additional_special_tokens");
-    return listed.empty() ? JsonFields(map_, config_path_).get_array("additional_special_tokens") : listed;
-  }
-
-  static AddedToken read_special(const Json& value, const std::string& where) {
-    AddedToken token;
-    if (const auto* text = value.if_string()) {
-      token.content = std::string(*text);
-    } else {
-      token = read_added_token(JsonFields(value, where));
-    }
-    token.special = true;
-    return token;
+  std::vector<AddedToken> additional_special_tokens() const {
+    constexpr std::string_view kKey = "additional_special_tokens";
+    std::vector<AddedToken> tokens;
+    for (const ConfigFile& file : files_)
+      if (tokens.empty())
+        for (const Json& token : file.fields().get_array(kKey))
+          tokens.push_back(read_special(token, cat(file.path, ": ", kKey)));
+    return tokens;
   }
 
  private:
-  static Json read_or_empty(const fs::path& path) {
-    return fs::exists(path) ? read_json_file(path.string()) : Json(JsonObject());
-  }
-  std::string config_path_;
-  Json config_, map_;
+  ConfigFile files_[2];
 };
 
 constexpr std::string_view kSpecialTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -87,8 +95,7 @@ void add_config_tokens(const ConfigFiles& files, TokenizerParts& parts) {
   };
   for (const std::string_view key : kSpecialTokenKeys)
     if (const auto token = files.special_token(key)) add_special(*token);
-  for (const Json& token : files.additional_special_tokens())
-    add_special(ConfigFiles::read_special(token, files.config().where()));
+  for (const AddedToken& token : files.additional_special_tokens()) add_special(token);
 }
 
 // Classes whose add_bos_token is on when the config does not mention it (LlamaTokenizerFast.__init__ and

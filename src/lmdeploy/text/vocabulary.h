@@ -13,11 +13,11 @@ namespace lmdeploy {
 class Vocabulary {
  public:
   /// Ids at or past this are refused: tables are as long as the largest id.
-  static constexpr int kMaxId = 1 << 24;
+  static constexpr int kMaxId = 1 << 22;
 
   /// Room for so many tokens.
   void reserve(size_t num_tokens);
-  /// Of two tokens with one spelling the first keeps it. An id that is taken gets the new spelling.
+  /// The id must be free. Of two tokens with one spelling find() gives the first.
   void add(std::string_view text, int id);
 
   std::optional<int> find(std::string_view text) const;

@@ -1,0 +1,23 @@
+// Loads bytes as a GGUF file and reads its tokenizer; what loads must encode and decode without a crash.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/text/gguf_tokenizer.h"
+
+using namespace lmdeploy;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const int file = memfd_create("gguf", 0);
+  const bool written = write(file, data, size) == static_cast<ssize_t>(size);
+  try {
+    if (written) {
+      const ComposedTokenizer tokenizer(read_gguf_tokenizer(cat("/proc/self/fd/", file)));
+      for (const std::string_view sample : {"", " a  b1", "<s>\xC3\xA9\xFF", "hell <|im_end|> one"})
+        tokenizer.decode(tokenizer.encode(sample, {}), false);
+    }
+  } catch (const Error&) {  // refused with a message, as it should be
+  }
+  close(file);
+  return 0;
+}

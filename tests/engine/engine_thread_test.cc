@@ -123,10 +123,12 @@ TEST_F(EngineThread, F53_DroppingTheHandleFreesTheSlotAtOnce) {
 TEST_F(EngineThread, CancelEndsWithAbort) {
   open(small_config());
   const auto handle = engine_->submit(request_of(random_ids(1, 5), -1));
-  ASSERT_TRUE(handle->next(seconds{10}).has_value());
+  const std::optional<RequestOutput> first = handle->next(seconds{10});
+  ASSERT_TRUE(first.has_value());
   handle->cancel();
   handle->cancel();
-  const RequestOutput output = drain(*handle);
+  // A fast engine may have run to the end of the session before the first look.
+  const RequestOutput output = first->finish == FinishReason::kNone ? drain(*handle) : *first;
   EXPECT_TRUE(output.finish == FinishReason::kAbort || output.finish == FinishReason::kLength);
   EXPECT_FALSE(handle->next(milliseconds{0}).has_value()) << "nothing after the last output";
   handle->cancel();

@@ -462,6 +462,29 @@ TEST(Logits, EveryFloatTypeIsRead) {
   }
 }
 
+TEST(Logits, ExpIsWithinItsBound) {
+  for (float x = 0; x > -87; x -= 0.00137f) {
+    const double want = std::exp(static_cast<double>(x));
+    ASSERT_NEAR(exp_nonpositive(x), want, want * 0x1p-22) << x;
+  }
+  EXPECT_EQ(exp_nonpositive(0), 1.0f);
+  EXPECT_EQ(exp_nonpositive(-87.5f), 0.0f);
+  EXPECT_EQ(exp_nonpositive(-std::numeric_limits<float>::infinity()), 0.0f);
+}
+
+TEST(Logits, MaximumOfAnyLength) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (size_t size = 1; size < 40; ++size)
+    for (size_t at = 0; at < size; ++at) {
+      std::vector<float> row(size, -1);
+      row[at] = 2;
+      EXPECT_EQ(max_logit(row), 2);
+      EXPECT_NEAR(sum_exp(row, 2, 1), 1 + static_cast<double>(size - 1) * std::exp(-3.0), 1e-5);
+      row[at] = nan;
+      EXPECT_TRUE(std::isnan(max_logit(row))) << size << ", " << at;
+    }
+}
+
 TEST(Logits, NegativeLogLikelihood) {
   EXPECT_NEAR(negative_log_likelihood(std::vector<float>{2, 1, 0}, 1), 1.4076, 1e-4);
   EXPECT_NEAR(negative_log_likelihood(std::vector<float>{1000, 1000}, 0), std::log(2.0), 1e-9);

@@ -2,7 +2,6 @@
 #include "lmdeploy/engine/token_draw.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "lmdeploy/core/random.h"
@@ -13,28 +12,30 @@ namespace {
 struct Scale {
   float max;
   float temperature;
-  double weight(float logit) const { return std::exp((logit - max) / temperature); }
+  float weight(float logit) const { return exp_nonpositive((logit - max) / temperature); }
 };
 
-// The first index at which the running sum exceeds `uniform` (in [0, 1)) times the total.
-size_t pick(std::span<const double> weights, double uniform) {
-  const double target = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
-  double sum = 0;
-  size_t last = 0;  // with a weight: the fallback where rounding leaves the sum short
+double sum_of(std::span<const float> weights) { return std::accumulate(weights.begin(), weights.end(), 0.0); }
+
+// The first index at which the running sum exceeds `target`, which is below the sum of all; where rounding
+// leaves the sum short, the last one with a weight.
+template <typename T>
+size_t find_target(std::span<const T> weights, double& target) {
+  size_t last = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    sum += weights[i];
-    if (sum > target) return i;
     if (weights[i] > 0) last = i;
+    if (static_cast<double>(weights[i]) > target) break;
+    target -= static_cast<double>(weights[i]);
   }
   return last;
 }
 
 // Length of the shortest head of `weights` (falling) with at least `share` of `total`; 0 when all of it has
 // less.
-size_t head_with_share(std::span<const double> weights, double share, double total) {
+size_t head_with_share(std::span<const float> weights, double share, double total) {
   double sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    sum += weights[i];
+    sum += static_cast<double>(weights[i]);
     if (sum >= share * total) return i + 1;
   }
   return 0;
@@ -51,16 +52,15 @@ void select_top_k(std::span<const float> logits, const Scale& scale, const Sampl
   select_top(logits, params.top_k, scratch.candidates);
   weigh_candidates(scale, scratch);
   if (params.top_p >= 1) return;
-  const double total = std::accumulate(scratch.weights.begin(), scratch.weights.end(), 0.0);
-  const size_t head = head_with_share(scratch.weights, static_cast<double>(params.top_p), total);
+  const size_t head =
+      head_with_share(scratch.weights, static_cast<double>(params.top_p), sum_of(scratch.weights));
   if (head > 0) scratch.weights.resize(head);
 }
 
 // Usually few tokens hold the share; only a flat distribution gets to sort much of the vocabulary.
 void select_top_p(std::span<const float> logits, const Scale& scale, const SamplingParams& params,
                   DrawScratch& scratch) {
-  double total = 0;
-  for (const float logit : logits) total += scale.weight(logit);
+  const double total = sum_exp(logits, scale.max, scale.temperature);
   const auto vocab_size = static_cast<int64_t>(logits.size());
   for (int64_t count = 64;; count *= 8) {
     select_top(logits, count, scratch.candidates);
@@ -71,23 +71,38 @@ void select_top_p(std::span<const float> logits, const Scale& scale, const Sampl
   }
 }
 
-// weights[i] belongs to token i here.
+// Finds the block of tokens first, so that the walk from token to token is short.
 int draw_from_all(std::span<const float> logits, const Scale& scale, const SamplingParams& params,
                   double uniform, DrawScratch& scratch) {
+  constexpr size_t kBlock = 256;
   scratch.weights.resize(logits.size());
-  const auto threshold = static_cast<double>(params.min_p);
   for (size_t id = 0; id < logits.size(); ++id) {
-    const double weight = scale.weight(logits[id]);
-    scratch.weights[id] = weight >= threshold ? weight : 0;
+    const float weight = scale.weight(logits[id]);
+    scratch.weights[id] = weight >= params.min_p ? weight : 0;
   }
-  return static_cast<int>(pick(scratch.weights, uniform));
+  const std::span<const float> weights = scratch.weights;
+  scratch.block_sums.clear();
+  for (size_t begin = 0; begin < weights.size(); begin += kBlock)
+    scratch.block_sums.push_back(sum_of(weights.subspan(begin, std::min(kBlock, weights.size() - begin))));
+  double target = uniform * std::accumulate(scratch.block_sums.begin(), scratch.block_sums.end(), 0.0);
+  const size_t begin = kBlock * find_target(std::span<const double>(scratch.block_sums), target);
+  const auto block = weights.subspan(begin, std::min(kBlock, weights.size() - begin));
+  return static_cast<int>(begin + find_target(block, target));
+}
+
+int draw_from_candidates(const SamplingParams& params, double uniform, DrawScratch& scratch) {
+  const float threshold = params.min_p * scratch.weights[0];
+  std::erase_if(scratch.weights, [&](float weight) { return weight < threshold; });  // the tail: they fall
+  double target = uniform * sum_of(scratch.weights);
+  return scratch.candidates[find_target(std::span<const float>(scratch.weights), target)].id;
 }
 
 }  // namespace
 
 int draw_token(std::span<const float> logits, float max, const SamplingParams& params, uint64_t draw,
                DrawScratch& scratch) {
-  if (params.temperature == 0 || params.top_k == 1) return arg_max(logits);
+  if (params.temperature == 0 || params.top_k == 1)
+    return static_cast<int>(std::ranges::find(logits, max) - logits.begin());
   const Scale scale = {max, params.temperature};
   const double uniform = random_uniform(params.seed, draw);
   if (params.top_k <= 0 && params.top_p >= 1) return draw_from_all(logits, scale, params, uniform, scratch);
@@ -96,9 +111,7 @@ int draw_token(std::span<const float> logits, float max, const SamplingParams& p
   } else {
     select_top_p(logits, scale, params, scratch);
   }
-  const double threshold = static_cast<double>(params.min_p) * scratch.weights[0];
-  std::erase_if(scratch.weights, [&](double weight) { return weight < threshold; });  // the tail: they fall
-  return scratch.candidates[pick(scratch.weights, uniform)].id;
+  return draw_from_candidates(params, uniform, scratch);
 }
 
 }  // namespace lmdeploy

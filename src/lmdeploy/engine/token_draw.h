@@ -12,8 +12,9 @@ namespace lmdeploy {
 
 /// Buffers of one thread; they keep their size.
 struct DrawScratch {
-  std::vector<Candidate> candidates;
-  std::vector<double> weights;
+  std::vector<Candidate> candidates;  // best first
+  std::vector<float> weights;         // of the candidates, or of all tokens
+  std::vector<double> block_sums;     // of the weights of all tokens
 };
 
 /// A token from softmax(logits / temperature) cut to its top_k best, then to the smallest set whose share is

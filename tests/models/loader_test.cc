@@ -188,9 +188,6 @@ TEST(Loader, TiedFlagWinsOverAHeadInTheFile) {
 
 TEST(Loader, NormsOfAnyFloatKind) {
   MemoryCheckpoint checkpoint = make_random_llama(kShape, 1);
-  checkpoint.remove("model.norm.weight");
-  checkpoint.add("model.norm.weight", zeros({48}));
-  for (int64_t i = 0; i < 48; ++i) checkpoint.tensor(0);  // reading is free of side effects
   std::vector<std::vector<double>> all;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF64}) {
     checkpoint.remove("model.norm.weight");
@@ -215,6 +212,24 @@ TEST(Loader, OverridesMergeKeyByKey) {
   EXPECT_EQ(model->spec().max_positions, 1024);
   EXPECT_EQ(model->spec().norm_eps, 0.25f);
   EXPECT_EQ(load(checkpoint)->spec().max_positions, 512);  // the checkpoint itself is untouched
+}
+
+TEST(Loader, OverriddenRopeKindWinsInAnySpelling) {
+  for (const char* home : {"rope_scaling", "rope_parameters"}) {
+    for (const char* spelling : {"type", "rope_type"}) {
+      MemoryCheckpoint checkpoint = make_random_llama(kShape, 1);
+      checkpoint.mutable_config()[home] =
+          JsonObject{{spelling, "linear"}, {"factor", 2.0}, {"rope_theta", 500.0}};
+      for (const char* new_home : {"rope_scaling", "rope_parameters"}) {
+        SCOPED_TRACE(cat(home, ", ", spelling, " overridden by ", new_home));
+        LoadOptions options;
+        options.config_overrides[new_home] = JsonObject{{"rope_type", "dynamic"}, {"factor", 3.0}};
+        const RopeSpec rope = load(checkpoint, options)->spec().rope;
+        EXPECT_EQ(rope.kind, RopeSpec::Kind::kDynamicNtk);
+        EXPECT_EQ(rope.factor, 3);
+      }
+    }
+  }
 }
 
 TEST(Loader, RopeFactorsMustFit) {

@@ -28,11 +28,28 @@ void merge_into(JsonObject& base, const JsonObject& overrides) {
   }
 }
 
+// The rope kind has two homes and two spellings. An override that names a kind must not meet, or lose to,
+// what the config says in another one.
+void forget_overridden_rope(JsonObject& base, const JsonObject& overrides) {
+  for (const std::string_view home : {"rope_scaling", "rope_parameters"}) {
+    const Json* given = overrides.if_contains(home);
+    if (given == nullptr || !given->is_object()) continue;
+    const JsonObject& keys = given->get_object();
+    if (!keys.contains("rope_type") && !keys.contains("type")) continue;
+    if (home == "rope_parameters") base.erase("rope_scaling");
+    Json* present = base.if_contains(home);
+    if (present == nullptr || !present->is_object()) continue;
+    present->get_object().erase("rope_type");
+    present->get_object().erase("type");
+  }
+}
+
 Json merged_config(const Checkpoint& checkpoint, const JsonObject& overrides) {
   Json config = checkpoint.config();
   if (!config.is_object())
     throw Error(ErrorCode::kInvalidData,
                 cat(checkpoint.config_path(), ": is ", json_kind(config), ", expected an object"));
+  forget_overridden_rope(config.get_object(), overrides);
   merge_into(config.get_object(), overrides);
   return config;
 }

@@ -152,8 +152,11 @@ void bind_pipeline(nb::module_& m) {
       .def(
           "stats", [](const P& self) { return self.with_engine([](Engine& e) { return e.stats(); }); },
           ReleaseGil())
-      .def_prop_ro("tokenizer", &tokenizer, "None for a checkpoint without one.")
-      .def_prop_ro("chat_template", &chat_template)
+      .def_prop_ro("tokenizer", &tokenizer,
+                   nb::for_getter(nb::sig("def tokenizer(self) -> Tokenizer | None")),
+                   "None for a checkpoint without one.")
+      .def_prop_ro("chat_template", &chat_template,
+                   nb::for_getter(nb::sig("def chat_template(self) -> ChatTemplate | None")))
       .def_prop_ro("session_len", [](const P& self) { return self.get().session_len(); })
       .def_prop_ro("vocab_size", [](const P& self) { return self.get().spec().vocab_size; })
       .def_prop_ro("architecture", [](const P& self) { return self.get().spec().architecture; })

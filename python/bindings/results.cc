@@ -43,6 +43,9 @@ nb::object output_logprobs(const RequestOutput& self) {
   return list;
 }
 
+const nb::sig kTakeLogitsSignature("def take_logits(self, vocab_size: int) -> numpy.ndarray | None");
+const nb::sig kLogprobsSignature("def logprobs(self) -> list[dict[int, float]] | None");
+
 void bind_response(nb::module_& m) {
   using R = Response;
   nb::class_<R>(m, "Response", "A piece of an answer, or all of it.")
@@ -51,10 +54,10 @@ void bind_response(nb::module_& m) {
       .def_ro("input_token_len", &R::input_token_len)
       .def_prop_ro("finish_reason", [](const R& self) { return finish_name(self.finish_reason); })
       .def_ro("token_ids", &R::token_ids)
-      .def_prop_ro("logprobs", &response_logprobs)
+      .def_prop_ro("logprobs", &response_logprobs, nb::for_getter(kLogprobsSignature))
       .def(
           "take_logits", [](R& self, int64_t width) { return rows_to_numpy(std::move(self.logits), width); },
-          nb::arg("vocab_size"),
+          nb::arg("vocab_size"), kTakeLogitsSignature,
           "float32 [rows, vocab_size], moved out without a copy; None when there are none.")
       .def_ro("index", &R::index)
       .def_ro("cached_tokens", &R::cached_tokens)
@@ -70,10 +73,10 @@ void bind_request_output(nb::module_& m) {
   using R = RequestOutput;
   nb::class_<R>(m, "RequestOutput", "What became known of a request since the last output.")
       .def_ro("token_ids", &R::token_ids)
-      .def_prop_ro("logprobs", &output_logprobs)
+      .def_prop_ro("logprobs", &output_logprobs, nb::for_getter(kLogprobsSignature))
       .def(
           "take_logits", [](R& self, int64_t width) { return rows_to_numpy(std::move(self.logits), width); },
-          nb::arg("vocab_size"),
+          nb::arg("vocab_size"), kTakeLogitsSignature,
           "float32 [rows, vocab_size], moved out without a copy; None when there are none.")
       .def_ro("prompt_tokens", &R::prompt_tokens)
       .def_ro("cached_tokens", &R::cached_tokens)

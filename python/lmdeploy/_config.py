@@ -61,7 +61,7 @@ def convert(value: Any, hint: Any) -> Any:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -98,7 +98,7 @@ class Config:
         self.__dict__[name] = value
 
     def _checked(self, name: str, value: Any) -> Any:
-        hint = _hints(type(self)).get(name)
+        hint = _hints(type(self)).get(name)  # type: ignore[arg-type]
         if hint is None:
             raise ArgumentTypeError(f"{type(self).__name__} has no field {name!r}")
         converted = convert(value, hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._engine_configs import quant_policy_number
+from ._engine_configs import PytorchEngineConfig, quant_policy_number
 
 if TYPE_CHECKING:
     from ._engine_configs import EngineConfig
@@ -43,10 +43,10 @@ def native_pipeline_config(model_path: str, config: EngineConfig,
     native.quant_policy = quant_policy_number(config.quant_policy)
     if config.given("cache_max_entry_count"):  # its documented default means: the device's default
         native.cache_max_entry_count = config.cache_max_entry_count
-    if getattr(config, "block_size", None) is not None:
+    if isinstance(config, PytorchEngineConfig):
         native.cache_block_seq_len = config.block_size
-    if getattr(config, "num_gpu_blocks", 0) > 0:
-        native.cache_max_entry_count = float(config.num_gpu_blocks)
+        if config.num_gpu_blocks > 0:
+            native.cache_max_entry_count = float(config.num_gpu_blocks)
     if config.hf_overrides:
         native.set_hf_overrides(config.hf_overrides)
     if template is not None:

@@ -1,13 +1,13 @@
 """Pipeline: a loaded model that answers prompts."""
 from __future__ import annotations
 
-import asyncio
 import atexit
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _core
+from ._async import AsyncAnswers
 from ._generation import GenerationConfig
 from ._opening import (
     check_template_config,
@@ -21,11 +21,11 @@ from ._opening import (
 from ._progress import Progress
 from ._prompts import split_prompts
 from ._requests import native_configs, refuse_adapter, resolve_configs
-from ._response import GenOut, Response, response_from_native
-from ._session import Session
-from ._stream import read, read_async
+from ._response import Response, first_piece, response_from_native
+from ._session import Session, end_turn
+from ._stream import read
 from ._warn import warn_once
-from .errors import ArgumentTypeError, InvalidArgumentError, NotFoundError, UnsupportedError
+from .errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from .model import ChatTemplateConfig, NativeTemplate
 from .tokenizer import Tokenizer
 
@@ -39,7 +39,7 @@ def _close_all() -> None:
         pipe.close()
 
 
-class Pipeline:
+class Pipeline(AsyncAnswers):
     """A loaded model that answers prompts; made by ``lmdeploy.pipeline``.
 
     Any number of threads may use one pipeline at once; calls may also come from a running event loop (``generate`` is
@@ -71,8 +71,8 @@ class Pipeline:
         self._template = python_template(template_config, self.model_path)
         native_template = template_config if self._template is None else None
         self._core = open_core(self.model_path, self.backend_config, native_template)
-        self._sessions: dict[int, Session] = {}  # of generate(sequence_end=False)
-        self._running: dict[int, Any] = {}  # session_id of generate() -> what runs
+        self._sessions = {}
+        self._running = {}
         _open_pipelines.add(self)
 
     # ---- what is loaded
@@ -224,57 +224,6 @@ class Pipeline:
             pass
         return session
 
-    # ---- asynchronous
-
-    async def generate(self, messages: Any, session_id: int | None = None,
-                       gen_config: GenerationConfig | None = None, adapter_name: str | None = None,
-                       stream_response: bool = True, sequence_start: bool = True, sequence_end: bool = True,
-                       step: int = 0, do_preprocess: bool = True) -> AsyncIterator[GenOut]:
-        """Answers one prompt piece by piece without blocking the event loop.
-
-        Args:
-            messages: Text or a list of {"role", "content"} messages.
-            session_id: Names the request for ``stop_session`` and, with ``sequence_end`` False, the conversation.
-            sequence_start: False continues the conversation ``session_id``.
-            sequence_end: False keeps it for a later call (``messages`` must then be text).
-            step: Must be 0 or the session's; ``TurboMind`` instances can roll back.
-
-        Yields:
-            GenOut, a Response whose text and token_ids hold what is new.
-        """
-        refuse_adapter(adapter_name)
-        batch, single = split_prompts(messages)
-        if not single:
-            raise ArgumentTypeError("generate answers one prompt; start one generate() for each")
-        config = resolve_configs(gen_config, 1)[0]
-        group = _core.ResponseGroup(self._core)
-        session = self._session_of(session_id, sequence_start, sequence_end, step)
-        loop = asyncio.get_running_loop()
-        if session is not None:
-            start = self._start_turn, group, messages, config, session, do_preprocess
-        else:
-            start = self._start, group, batch, [config], do_preprocess  # type: ignore[assignment]
-        await loop.run_in_executor(None, *start)
-        async for out in self._generate(group, messages, session, session_id, stream_response):
-            yield out
-        if session is not None and sequence_end and session_id is not None:
-            await self.end_session(session_id)
-
-    async def stop_session(self, session_id: int) -> None:
-        """Ends what ``generate`` runs for this id; its last piece has finish_reason ``abort``."""
-        if session_id in self._running:
-            self._running[session_id].cancel_all()
-
-    async def end_session(self, session_id: int) -> None:
-        """Frees the conversation that ``generate`` keeps under this id; unknown ids are ignored."""
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.close()
-
-    def get_generator(self, stop: bool, session_id: int) -> Any:
-        """Internal to LMDeploy's servers. Raises UnsupportedError."""
-        raise UnsupportedError("get_generator is not there: iterate over generate(), and use stop_session() to stop it")
-
     # ---- scores
 
     def get_ppl(self, input_ids: Sequence[int] | Sequence[Sequence[int]]) -> list[float]:
@@ -325,8 +274,9 @@ class Pipeline:
             raise UnsupportedError("the checkpoint has no tokenizer, so prompts cannot be text; use lmdeploy.turbomind")
         ids = tokenizer.encode(text, False, True)
         bos = tokenizer.bos_id
-        adds_bos = bos is not None and tokenizer.encode("a")[:1] == [bos]
-        return [bos, *ids] if adds_bos and ids[:1] != [bos] else ids
+        if bos is None or ids[:1] == [bos] or tokenizer.encode("a")[:1] != [bos]:
+            return ids
+        return [bos, *ids]
 
     def _log_prompt(self, prompt: Any) -> None:
         if logger.isEnabledFor(20):  # logging.INFO
@@ -360,48 +310,13 @@ class Pipeline:
             piece.index = piece.session_id = idx
             if sessions:
                 piece.session_id = sessions[idx].session_id
-            answer = whole[idx].extend(piece) if idx in whole else whole.setdefault(idx, _copy(piece))
+            answer = whole[idx].extend(piece) if idx in whole else whole.setdefault(idx, first_piece(piece))
             if piece.finish_reason is not None and sessions:
-                _end_turn(sessions[idx], batch[idx], answer)
+                end_turn(sessions[idx], batch[idx], answer)
             if stream_response:
                 yield piece
             elif piece.finish_reason is not None:
                 yield answer
-
-    async def _generate(self, group: Any, messages: Any, session: Session | None, session_id: int | None,
-                        stream_response: bool) -> AsyncIterator[GenOut]:
-        whole: GenOut | None = None
-        if session_id is not None:
-            self._running[session_id] = group
-        try:
-            async for _, native in read_async(group):
-                piece = response_from_native(native, self._core.vocab_size, GenOut)
-                piece.session_id = session_id or 0
-                whole = _copy(piece) if whole is None else whole.extend(piece)  # type: ignore[assignment]
-                if piece.finish_reason is not None and session is not None:
-                    _end_turn(session, messages, whole)
-                if stream_response or piece.finish_reason is not None:
-                    yield piece if stream_response else whole
-        finally:
-            if session_id is not None:
-                self._running.pop(session_id, None)
-
-    def _session_of(self, session_id: int | None, sequence_start: bool, sequence_end: bool,
-                    step: int) -> Session | None:
-        """The conversation of a generate() call; None for one that stands alone."""
-        if sequence_start and sequence_end:
-            return None
-        if session_id is None:
-            raise InvalidArgumentError("generate: sequence_start=False and sequence_end=False need a session_id")
-        if sequence_start:
-            self._sessions[session_id] = self.session()
-        if session_id not in self._sessions:
-            raise NotFoundError(f"generate: there is no session {session_id} to continue")
-        session = self._sessions[session_id]
-        if step not in (0, session.step):
-            raise UnsupportedError(f"generate: step {step} is not the session's {session.step}; only TurboMind "
-                                   "instances can roll back")
-        return session
 
     def _forget_session(self, session: Session) -> None:
         self._core.end_session(session._native)
@@ -431,18 +346,6 @@ def _options(do_preprocess: bool) -> _core.RunOptions:
 
 def _stop_words(template: Any) -> Sequence[str]:
     return getattr(template, "stop_words", None) or ()
-
-
-def _copy(piece: Any) -> Any:
-    """A first piece that may grow without changing what the caller got."""
-    return type(piece)(**{**piece.__dict__, "token_ids": list(piece.token_ids)})
-
-
-def _end_turn(session: Session, prompt: str, answer: Response) -> None:
-    session._group = None
-    session.response = answer
-    if answer.error_message is None and answer.finish_reason != "error":
-        session.history.append((prompt, answer.text))
 
 
 def score(core: _core.Pipeline, input_ids: Any) -> list[float]:

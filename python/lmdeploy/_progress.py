@@ -33,7 +33,7 @@ class PlainBar:
 
 def _make_bar(total: int, description: str, unit: str) -> Any:
     try:
-        from tqdm import tqdm
+        from tqdm import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return PlainBar(total, description)
     return tqdm(total=total, desc=description, unit=unit, unit_scale=unit == "B")

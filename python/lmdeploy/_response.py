@@ -113,6 +113,11 @@ def response_from_native(native: _core.Response, vocab_size: int, cls: type = Re
                error_message=native.error_message or None, session_id=native.index)
 
 
+def first_piece(piece: Any) -> Any:
+    """A copy to which later pieces can be appended without changing what the caller got."""
+    return type(piece)(**{**piece.__dict__, "token_ids": list(piece.token_ids)})
+
+
 class ResponseType(enum.Enum):
     """Status of an EngineOutput."""
 

@@ -70,3 +70,11 @@ class Session:
     def __str__(self) -> str:
         rounds = "".join(f"USER:\n{prompt}\nASSISTANT:\n{answer}\n" for prompt, answer in self.history)
         return f"{self!r}\nHistory:\n{rounds}"
+
+
+def end_turn(session: Session, prompt: str, answer: Response) -> None:
+    """A turn has ended; one that failed is not part of the conversation."""
+    session._group = None
+    session.response = answer
+    if answer.error_message is None and answer.finish_reason != "error":
+        session.history.append((prompt, answer.text))

@@ -19,7 +19,12 @@ async def _readable(fd: int) -> None:
     """Returns when ``fd`` is readable. It is watched only meanwhile, so that a slow reader costs nothing."""
     loop = asyncio.get_running_loop()
     woken = loop.create_future()
-    loop.add_reader(fd, lambda: woken.done() or woken.set_result(None))
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    loop.add_reader(fd, wake)
     try:
         await woken
     finally:
@@ -34,6 +39,7 @@ async def read_async(group: Any) -> AsyncIterator[tuple[int, Any]]:
             item = group.next(0)
             if item is not None:
                 yield item
+                await asyncio.sleep(0)  # others have their turn even when there is always something to read
             elif group.num_open == 0:
                 return
             else:

@@ -4,9 +4,9 @@ import os
 import pathlib
 
 import pytest
-import tiny
 
 import lmdeploy
+import tiny
 from lmdeploy import GenerationConfig, TurbomindEngineConfig, pipeline
 
 

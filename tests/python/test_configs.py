@@ -6,13 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
+
+import lmdeploy
+from lmdeploy import EngineGenerationConfig, GenerationConfig, PytorchEngineConfig, TurbomindEngineConfig
 from lmdeploy._engine_configs import modern
 from lmdeploy._fields import NO_EFFECT, REFUSED, TABLES, USED, check_fields
 from lmdeploy.pytorch import EngineConfig as PytorchOld
 from lmdeploy.turbomind import EngineConfig as TurbomindOld
-
-import lmdeploy
-from lmdeploy import EngineGenerationConfig, GenerationConfig, PytorchEngineConfig, TurbomindEngineConfig
 
 BAD_GENERATION = [
     dict(n=0), dict(max_new_tokens=0), dict(max_new_tokens=-1), dict(top_p=1.5), dict(top_p=-0.1), dict(top_k=-2),

@@ -103,6 +103,16 @@ def test_f79_module_that_does_not_load_is_named(tmp_path):
     assert done.stderr.strip().splitlines()[-1].startswith("ImportError: lmdeploy: the native module in")
 
 
+def test_log_file_of_the_environment(alphabet_path, tmp_path):
+    code = ("import sys, lmdeploy\nwith lmdeploy.pipeline(sys.argv[1], session_len=8) as pipe:\n"
+            "    pipe('too long for it')")
+    log = tmp_path / "log.txt"
+    done = subprocess.run([sys.executable, "-c", code, alphabet_path], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "LMDEPLOY_LOG_FILE": str(log)}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "session_len is 8" in log.read_text() and "WARNING" in log.read_text().upper()
+
+
 def test_python_m_is_the_native_program():
     done = subprocess.run([sys.executable, "-m", "lmdeploy", "--version"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

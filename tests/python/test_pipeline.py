@@ -5,11 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
-import tiny
-from lmdeploy.model import MODELS, BaseChatTemplate
-from lmdeploy.pytorch import EngineConfig as PytorchOld
 
 import lmdeploy
+import tiny
 from lmdeploy import (
     ChatTemplateConfig,
     EngineGenerationConfig,
@@ -17,6 +15,8 @@ from lmdeploy import (
     PytorchEngineConfig,
     TurbomindEngineConfig,
 )
+from lmdeploy.model import MODELS, BaseChatTemplate
+from lmdeploy.pytorch import EngineConfig as PytorchOld
 
 ALPHABET = string.ascii_lowercase
 
@@ -127,8 +127,9 @@ def test_several_choices(endless):
     first, second = endless(["a", "b"], gen_config=[config, GenerationConfig(max_new_tokens=2)], do_preprocess=False)
     assert len(first.choices) == 3 and first.choices[0] is first
     assert len({choice.text for choice in first.choices}) == 3
-    assert [choice.index for choice in first.choices] == [0, 0, 0]
-    assert (second.text, second.index, second.choices) == ("cd", 1, [])
+    assert (second.text, second.choices) == ("cd", [])
+    answers = endless(["a", "b"], gen_config=config, do_preprocess=False)
+    assert [[(c.index, c.session_id) for c in answer.choices] for answer in answers] == [[(0, 0)] * 3, [(1, 1)] * 3]
     with pytest.raises(ValueError, match="n is 3"):
         endless.stream_infer("a", gen_config=config)
 
@@ -243,6 +244,22 @@ def test_template_written_in_python(alphabet_path, pipe):
         assert pipe("hello", chat_template_config=ChatTemplateConfig("test-python")).text == "abcde"
     finally:
         del MODELS.module_dict["test-python"]
+
+
+def test_python_template_with_a_tokenizer_that_adds_bos(tmp_path):
+    @MODELS.register_module(name="test-bos")
+    class Mine(BaseChatTemplate):
+        pass
+
+    folder = tiny.write_alphabet_model(tmp_path)
+    tiny.add_bos(folder)
+    try:
+        with lmdeploy.pipeline(str(folder), chat_template_config=ChatTemplateConfig("test-bos")) as pipe:
+            lengths = [pipe(text).input_token_len for text in ("ab", "<s>ab")]
+            raw = pipe("ab", do_preprocess=False).input_token_len
+        assert (lengths, raw) == ([3, 3], 3)
+    finally:
+        del MODELS.module_dict["test-bos"]
 
 
 def test_older_calls_of_pipeline(alphabet_path):

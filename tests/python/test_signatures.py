@@ -1,14 +1,16 @@
 """Every documented signature: names, order where it is documented, and defaults."""
+import ast
 import dataclasses
 import inspect
+import pathlib
 
 import pytest
+
+import lmdeploy
+from lmdeploy import _core, api, messages, model
 from lmdeploy._engine_configs import PytorchLegacyEngineConfig, TurbomindLegacyEngineConfig
 from lmdeploy.tokenizer import Tokenizer
 from lmdeploy.turbomind import TurboMind, TurboMindInstance
-
-import lmdeploy
-from lmdeploy import api, messages, model
 
 SIGNATURES = {
     api.pipeline: "model_path, backend_config=None, chat_template_config=None, log_level='WARNING', max_log_len=None, "
@@ -136,6 +138,29 @@ def test_response_has_the_fields_of_all_versions():
 def test_pipeline_attributes():
     for name in ("tokenizer", "session_len", "model_name", "chat_template", "instance_num"):
         assert isinstance(getattr(lmdeploy.Pipeline, name), property)
+
+
+def names_in_stub():
+    stub = ast.parse((pathlib.Path(lmdeploy.__file__).parent / "_core.pyi").read_text())
+    names = set()
+    for node in stub.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            members = [m.name if isinstance(m, ast.FunctionDef) else m.targets[0].id for m in node.body
+                       if isinstance(m, (ast.FunctionDef, ast.Assign))]
+            names |= {f"{node.name}.{member}" for member in members if not member.startswith("__")}
+    return names
+
+
+def test_stub_describes_the_native_module():
+    names = set()
+    for name, value in vars(_core).items():
+        if not name.startswith("__"):
+            names.add(name)
+            members = vars(value) if isinstance(value, type) else ()
+            names |= {f"{name}.{member}" for member in members if not member.startswith(("__", "_"))}
+    assert names == names_in_stub()
 
 
 def test_public_names_have_docstrings():

@@ -2,9 +2,9 @@
 import time
 
 import pytest
-import tiny
 
 import lmdeploy
+import tiny
 from lmdeploy import GenerationConfig
 
 LONG = GenerationConfig(max_new_tokens=2000, ignore_eos=True)

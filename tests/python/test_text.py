@@ -2,11 +2,11 @@
 import json
 
 import pytest
+
 import tiny
+from lmdeploy import ChatTemplateConfig, Tokenizer
 from lmdeploy.model import MODELS, BaseChatTemplate
 from lmdeploy.tokenizer import DetokenizeState
-
-from lmdeploy import ChatTemplateConfig, Tokenizer
 
 MESSAGES = [{"role": "user", "content": "U1"}, {"role": "assistant", "content": "A1"},
             {"role": "user", "content": "U2"}]
@@ -40,6 +40,7 @@ def test_special_tokens(tokenizer):
 def test_decode_from_an_offset(tokenizer):
     ids = list("aé\N{GRINNING FACE}z".encode())
     assert tokenizer.decode(ids, offset=1) == "é\N{GRINNING FACE}z"
+    assert tokenizer.decode(ids, offset=2) == "é\N{GRINNING FACE}z"  # the é that began before comes with its end
     assert tokenizer.decode(ids, offset=0) == tokenizer.decode(ids)
 
 

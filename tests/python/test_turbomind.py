@@ -4,12 +4,12 @@ import pathlib
 
 import numpy as np
 import pytest
-import tiny
-from lmdeploy.messages import ResponseType
-from lmdeploy.turbomind import TurboMind
 
 import lmdeploy
+import tiny
 from lmdeploy import EngineGenerationConfig, GenerationConfig, TurbomindEngineConfig
+from lmdeploy.messages import ResponseType
+from lmdeploy.turbomind import TurboMind
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "data" / "models"
 FAMILIES = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "expected.safetensors").exists())
@@ -115,11 +115,30 @@ def test_configs_of_both_kinds(alphabet):
     assert output.logits.shape == (2, tiny.VOCAB_SIZE)
     seeded = GenerationConfig(max_new_tokens=20, do_sample=True, temperature=1.0, top_k=0, random_seed=4)
     assert run(gen_config=seeded).token_ids == run(gen_config=seeded).token_ids
+    unseeded = GenerationConfig(max_new_tokens=20, do_sample=True, temperature=2.0, top_k=0)
+    assert len({tuple(run(gen_config=unseeded).token_ids) for _ in range(5)}) > 1
     with pytest.raises(NotImplementedError, match="stop_token_ids"):
         run(gen_config=GenerationConfig(stop_words=["d"]))
 
 
-def test_sessions_steps_and_end(alphabet):
+def test_step_rolls_the_session_back(random):
+    model, _, _ = random
+    instance = model.create_instance()
+    config = GenerationConfig(max_new_tokens=6, ignore_eos=True)
+
+    def run(session_id, ids, **values):
+        return next(iter(instance.stream_infer(session_id, ids, gen_config=config, **values))).token_ids
+
+    begin, other, end = [3, 1, 4, 1, 5], [90, 91, 92], [2, 6]
+    run(1, [*begin, *other])
+    rolled = run(1, end, sequence_start=False, step=len(begin))
+    continued = run(2, begin) and run(2, end, sequence_start=False)
+    assert rolled == run(3, [*begin, *end]) != continued
+    for session_id in (1, 2, 3):
+        instance.end(session_id)
+
+
+def test_sessions_and_end(alphabet):
     instance = alphabet.create_instance()
     config = GenerationConfig(max_new_tokens=2)
 
@@ -128,8 +147,6 @@ def test_sessions_steps_and_end(alphabet):
 
     assert run(ids_of("a")).token_ids == ids_of("bc")
     assert run(ids_of("m"), sequence_start=False).token_ids == ids_of("no")
-    rolled = run(ids_of("p"), sequence_start=False, step=1)
-    assert rolled.token_ids == ids_of("qr")
     instance.end(9)
     assert run(ids_of("m"), sequence_start=False).status == ResponseType.SESSION_NOT_EXIST
 

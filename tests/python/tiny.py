@@ -84,6 +84,17 @@ def write_tokenizer(folder: pathlib.Path) -> None:
         "tokenizer_class": "PreTrainedTokenizerFast"}), encoding="utf-8")
 
 
+def add_bos(folder: pathlib.Path) -> None:
+    """Makes the tokenizer put <s> before every text."""
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [BOS], "tokens": ["<s>"]}}}
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
 def random_layers(rng: np.random.Generator, config: dict) -> dict[str, np.ndarray]:
     """Weights of the layers by their names in a checkpoint."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]

@@ -1,0 +1,116 @@
+"""The asynchronous half of Pipeline: answers that do not block an event loop."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from . import _core
+from ._generation import GenerationConfig
+from ._prompts import split_prompts
+from ._requests import refuse_adapter, resolve_configs
+from ._response import GenOut, first_piece, response_from_native
+from ._session import Session, end_turn
+from ._stream import read_async
+from .errors import ArgumentTypeError, InvalidArgumentError, NotFoundError, UnsupportedError
+
+
+class AsyncAnswers:
+    """Base of Pipeline, which brings the members declared first."""
+
+    _core: _core.Pipeline
+    _sessions: dict[int, Session]  # of generate(sequence_end=False)
+    _running: dict[int, Any]  # session_id of generate() -> what runs
+
+    def session(self) -> Session:
+        """A new conversation."""
+        raise NotImplementedError
+
+    def _start(self, group: Any, batch: list[Any], configs: list[GenerationConfig], do_preprocess: bool) -> None:
+        raise NotImplementedError
+
+    def _start_turn(self, group: Any, prompt: Any, config: GenerationConfig, session: Session,
+                    do_preprocess: bool) -> None:
+        raise NotImplementedError
+
+    async def generate(self, messages: Any, session_id: int | None = None,
+                       gen_config: GenerationConfig | None = None, adapter_name: str | None = None,
+                       stream_response: bool = True, sequence_start: bool = True, sequence_end: bool = True,
+                       step: int = 0, do_preprocess: bool = True) -> AsyncIterator[GenOut]:
+        """Answers one prompt piece by piece without blocking the event loop.
+
+        Args:
+            messages: Text or a list of {"role", "content"} messages.
+            session_id: Names the request for ``stop_session`` and, with ``sequence_end`` False, the conversation.
+            sequence_start: False continues the conversation ``session_id``.
+            sequence_end: False keeps it for a later call (``messages`` must then be text).
+            step: Must be 0 or the session's; ``TurboMind`` instances can roll back.
+
+        Yields:
+            GenOut, a Response whose text and token_ids hold what is new.
+        """
+        refuse_adapter(adapter_name)
+        batch, single = split_prompts(messages)
+        if not single:
+            raise ArgumentTypeError("generate answers one prompt; start one generate() for each")
+        config = resolve_configs(gen_config, 1)[0]
+        group = _core.ResponseGroup(self._core)
+        session = self._session_of(session_id, sequence_start, sequence_end, step)
+        if session is not None:
+            await asyncio.to_thread(self._start_turn, group, messages, config, session, do_preprocess)
+        else:
+            await asyncio.to_thread(self._start, group, batch, [config], do_preprocess)
+        async for out in self._generate(group, messages, session, session_id, stream_response):
+            yield out
+        if session is not None and sequence_end and session_id is not None:
+            await self.end_session(session_id)
+
+    async def stop_session(self, session_id: int) -> None:
+        """Ends what ``generate`` runs for this id; its last piece has finish_reason ``abort``."""
+        if session_id in self._running:
+            self._running[session_id].cancel_all()
+
+    async def end_session(self, session_id: int) -> None:
+        """Frees the conversation that ``generate`` keeps under this id; unknown ids are ignored."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def get_generator(self, stop: bool, session_id: int) -> Any:
+        """Internal to LMDeploy's servers. Raises UnsupportedError."""
+        raise UnsupportedError("get_generator is not there: iterate over generate(), and use stop_session() to stop it")
+
+    async def _generate(self, group: Any, messages: Any, session: Session | None, session_id: int | None,
+                        stream_response: bool) -> AsyncIterator[GenOut]:
+        whole: Any = None
+        if session_id is not None:
+            self._running[session_id] = group
+        try:
+            async for _, native in read_async(group):
+                piece = response_from_native(native, self._core.vocab_size, GenOut)
+                piece.session_id = session_id or 0
+                whole = first_piece(piece) if whole is None else whole.extend(piece)
+                if piece.finish_reason is not None and session is not None:
+                    end_turn(session, messages, whole)
+                if stream_response or piece.finish_reason is not None:
+                    yield piece if stream_response else whole
+        finally:
+            if session_id is not None:
+                self._running.pop(session_id, None)
+
+    def _session_of(self, session_id: int | None, sequence_start: bool, sequence_end: bool,
+                    step: int) -> Session | None:
+        """The conversation of a generate() call; None for one that stands alone."""
+        if sequence_start and sequence_end:
+            return None
+        if session_id is None:
+            raise InvalidArgumentError("generate: sequence_start=False and sequence_end=False need a session_id")
+        if sequence_start:
+            self._sessions[session_id] = self.session()
+        if session_id not in self._sessions:
+            raise NotFoundError(f"generate: there is no session {session_id} to continue")
+        session = self._sessions[session_id]
+        if step not in (0, session.step):
+            raise UnsupportedError(f"generate: step {step} is not the session's {session.step}; only TurboMind "
+                                   "instances can roll back")
+        return session

@@ -73,7 +73,7 @@ class Config:
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
         unknown = next((name for name in kwargs if name not in names), None)
         if unknown is not None:
             close = difflib.get_close_matches(unknown, names, n=1)
@@ -84,9 +84,9 @@ class Config:
         return self
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            self.__dict__[field.name] = self._checked(field.name, self.__dict__[field.name])
-        if len(self._given) == len(dataclasses.fields(self)):  # type: ignore[arg-type]
+        for name in self._given:  # defaults need no check
+            self.__dict__[name] = self._checked(name, self.__dict__[name])
+        if len(self._given) == len(self.__dataclass_fields__):  # type: ignore[attr-defined]
             self.__dict__["_given"] = self.changed()  # dataclasses.replace() passes every field
         self.__dict__["_ready"] = True
         self._validate()

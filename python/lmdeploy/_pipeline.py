@@ -326,10 +326,8 @@ class Pipeline(AsyncAnswers):
         """One Response per prompt, with its other choices in ``choices``."""
         responses: list[Response] = []
         remaining = iter(results)
-        for index, config in enumerate(configs):
+        for config in configs:
             choices = [response_from_native(next(remaining), self._core.vocab_size) for _ in range(config.n)]
-            for choice in choices:
-                choice.index = choice.session_id = index
             if len(choices) > 1:
                 choices[0].choices = choices
             responses.append(choices[0])

@@ -86,13 +86,8 @@ def write_tokenizer(folder: pathlib.Path) -> None:
 
 def add_bos(folder: pathlib.Path) -> None:
     """Makes the tokenizer put <s> before every text."""
-    path = folder / "tokenizer.json"
-    tokenizer = json.loads(path.read_text(encoding="utf-8"))
-    tokenizer["post_processor"] = {
-        "type": "TemplateProcessing", "pair": [],
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [BOS], "tokens": ["<s>"]}}}
-    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    path = folder / "tokenizer_config.json"
+    path.write_text(path.read_text().replace('"add_bos_token": false', '"add_bos_token": true'))
 
 
 def random_layers(rng: np.random.Generator, config: dict) -> dict[str, np.ndarray]:

@@ -193,10 +193,8 @@ class TurboMindInstance:
             if native.finish_reason == "error":
                 raise InvalidArgumentError(f"decode: input_ids[{idx}]: {native.error_message}")
             rows = native.take_logits(self._core.vocab_size)
-            begin, end = filled[idx], len(lists[idx])
-            if rows is not None and begin < end:
-                rows = rows[: end - begin]  # the rest belongs to the generated token
-                logits[idx, begin:begin + len(rows)] = rows
+            if rows is not None:
+                logits[idx, filled[idx]:filled[idx] + len(rows)] = rows
                 filled[idx] += len(rows)
         return logits
 

@@ -2,7 +2,7 @@
 #   make            build the program and the Python module
 #   make demo       from a bare Debian 12 machine to answers of a real model
 #   make test       all C++ and Python tests
-#   make check      what CI runs: format, rooms, tests, sanitizers
+#   make check      format, rooms, tests, sanitizers
 #   make bench      benchmarks; FILTER=linear picks some
 #   make proof      the long runs: fuzzing, statistics, soak, reference comparison
 PYTHON ?= python3

@@ -177,9 +177,10 @@ def test_generate_takes_one_prompt(pipe):
 
 
 CTRL_C = """
-    import sys, time
+    import signal, sys, time
     import lmdeploy
     from lmdeploy import GenerationConfig
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored when the tests run in a background job
     pipe = lmdeploy.pipeline(sys.argv[1], session_len=200000, max_batch_size=4, num_threads=1)
     config = GenerationConfig(max_new_tokens=150000, ignore_eos=True)
     try:

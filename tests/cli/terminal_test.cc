@@ -50,6 +50,18 @@ TEST_F(TerminalTest, F77_BrokenBytesAreShownAndSentAsReplacement) {
   EXPECT_EQ(run.finish(), 0);
 }
 
+// While an answer comes the terminal edits lines itself; a Ctrl-D typed then still ends the chat afterwards.
+TEST_F(TerminalTest, CtrlDTypedAheadIsKept) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect("Loading ");
+  run.expect(kPrompt);
+  run.type("w\r\r");
+  run.type("\x04");
+  run.expect("xyz\r\n");
+  run.expect("exiting...");
+  EXPECT_EQ(run.finish(), 0);
+}
+
 TEST_F(TerminalTest, HistoryAndMovingInTheLine) {
   ProgramRun run(chat(), ProgramRun::Input::kTerminal);
   run.expect(kPrompt);

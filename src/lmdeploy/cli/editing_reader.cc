@@ -40,6 +40,9 @@ class EditingReader : public LineReader {
     ::el_set(edit_, EL_PROMPT, &prompt_of);
     ::el_set(edit_, EL_GETCFN, &read_char);
     ::el_wset(edit_, EL_HIST, &::history_w, history_);
+    // Between two lines the terminal edits what is typed ahead. It would turn a Ctrl-D into NUL there; with
+    // no end-of-file character it keeps it for us.
+    ::el_set(edit_, EL_SETTY, "-x", "eof=", nullptr);
   }
   ~EditingReader() override {
     ::history_wend(history_);

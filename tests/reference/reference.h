@@ -27,22 +27,6 @@ std::vector<int> perplexity_ids(const Tokenizer& tokenizer);
 /// Ids of one chat prompt, template applied.
 std::vector<int> prompt_ids(const Tokenizer& tokenizer, const std::string& prompt);
 
-/// One sequence on one model with a KV cache of its own.
-class Runner {
- public:
-  Runner(Model& model, const Kernels& kernels, DType kv_dtype, int64_t max_tokens);
-  /// Appends ids and returns logits of their last `num_rows` rows, [num_rows, vocab_size].
-  ConstTensorView append(const std::vector<int>& ids, int64_t num_rows = 1);
-
- private:
-  Model& model_;
-  KvCacheView cache_;
-  Tensor memory_;
-  std::vector<int32_t> block_table_;
-  int32_t length_ = 0;
-  int32_t rope_length_;
-};
-
 struct Greedy {
   std::vector<int> ids;
   std::vector<double> gaps;  // top-1 minus top-2 logit at each step

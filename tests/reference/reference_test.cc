@@ -56,7 +56,8 @@ TEST_P(DemoModel, GreedyTextEqualsTheReferenceUpToANearTie) {
   }
   std::printf("%lld of %zu greedy tokens compared before a near tie\n", static_cast<long long>(compared),
               expected_.at("prompts").as_array().size() * kGreedyTokens);
-  // Near ties must not swallow the test: with an f32 cache none of the stored gaps is one.
+  // With an f32 cache none of the stored gaps is a near tie. With f16 the bound, which takes every rounding
+  // for the worst, exceeds some early gaps: there the perplexity below is the sharper test.
   EXPECT_GE(compared, GetParam() == DType::kF32 ? 320 : 20);
 }
 

@@ -81,10 +81,10 @@ TEST(EnvVerdict, F79_GpuArchitectureNotInTheBuild) {
 
 TEST(EnvVerdict, F79_ShadowingFolder) {
   EnvFacts facts = cpu_machine();
-  facts.shadowing_folder = "/home/me/src";
+  facts.shadowing_folder = "/a/checkout";
   const Verdict verdict = judge(facts);
   EXPECT_TRUE(verdict.problem);
-  expect_words(verdict.to_do.at(0), {"/home/me/src", "start Python in another folder"});
+  expect_words(verdict.to_do.at(0), {"/a/checkout", "start Python in another folder"});
 }
 
 TEST(EnvVerdict, SlowCpuAndLittleMemory) {

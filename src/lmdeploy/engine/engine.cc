@@ -1,6 +1,8 @@
 // The engine thread around EngineCore, and the handles of its requests.
 #include "lmdeploy/engine/engine.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -112,6 +114,7 @@ class Engine::Impl {
 
  private:
   void run() {
+    pthread_setname_np(pthread_self(), "lmd-engine");
     std::vector<Command> commands = inbox_->drain(/*busy=*/false);
     while (!inbox_->closed()) {
       guarded([&] { core_.step(std::move(commands)); });

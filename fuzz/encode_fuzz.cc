@@ -1,6 +1,6 @@
 // Any bytes through a fixed byte-level tokenizer: encoding loses nothing, streamed decoding equals decoding
 // at once, and a stop word is found wherever the pieces are cut.
-#include <span>
+#include <algorithm>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/byte_level.h"

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
 #include "lmdeploy/text/gguf_tokenizer.h"
 
 using namespace lmdeploy;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  set_log_level(LogLevel::kCritical);
   const int file = memfd_create("gguf", 0);
   const bool written = write(file, data, size) == static_cast<ssize_t>(size);
   try {

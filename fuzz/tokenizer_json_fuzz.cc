@@ -3,12 +3,14 @@
 #include <string_view>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
 #include "lmdeploy/text/composed_tokenizer.h"
 #include "lmdeploy/text/tokenizer_json.h"
 
 using namespace lmdeploy;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  set_log_level(LogLevel::kCritical);
   try {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     const ComposedTokenizer tokenizer(read_tokenizer_json(parse_json(text, "input"), "input"));

@@ -1,3 +1,4 @@
+// Finding added tokens in text: a trie, then the conditions of each token.
 #include "lmdeploy/text/added_tokens.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// From a word to its tokens: cache, cuts, and two ways of merging.
 #include "lmdeploy/text/bpe_model.h"
 
 #include <algorithm>

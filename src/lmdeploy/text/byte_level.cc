@@ -1,3 +1,4 @@
+// The tables of GPT-2's byte-level alphabet.
 #include "lmdeploy/text/byte_level.h"
 
 #include <array>

@@ -15,8 +15,8 @@ struct RenderOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the last message is a prefill: cut right after it
   bool sequence_start = true;  // false: a later turn whose history is already in the cache (catalogue only)
-  Json tools;                  // null or an array
-  JsonObject extra;            // more variables for the template (enable_thinking, documents, ...)
+  Json tools = nullptr;        // null or an array
+  JsonObject extra = {};       // more variables for the template (enable_thinking, documents, ...)
 };
 
 /// Immutable; thread-safe.
@@ -45,11 +45,12 @@ class ChatTemplate {
 
 /// Fields of the catalogue form (spec: ChatTemplateConfig). Unset: the named template's own value.
 struct ChatTemplateConfig {
-  std::string model_name;
-  std::optional<std::string> system, meta_instruction, eosys, user, eoh, assistant, eoa, tool, eotool,
-      separator;
-  std::optional<std::string> capability;  // chat, completion, infilling, python
-  std::optional<std::vector<std::string>> stop_words;
+  std::string model_name = {};
+  std::optional<std::string> system = {}, meta_instruction = {}, eosys = {};
+  std::optional<std::string> user = {}, eoh = {}, assistant = {}, eoa = {};
+  std::optional<std::string> tool = {}, eotool = {}, separator = {};
+  std::optional<std::string> capability = {};  // chat, completion, infilling, python
+  std::optional<std::vector<std::string>> stop_words = {};
 
   /// From JSON text or a path to it. Throws Error(kInvalidArgument | kInvalidData) naming unknown keys.
   static ChatTemplateConfig from_json(const std::string& path_or_text);

@@ -54,7 +54,16 @@ class JinjaTemplate final : public ChatTemplate {
     for (const char* own : {"messages", "add_generation_prompt"})
       if (options.extra.contains(own))
         fail(cat("extra template variables: \"", own, "\" is a field of its own"));
-    return jinja_.render(variables);
+    std::string text = jinja_.render(variables);  // a refusal in the template's own words comes first
+    check_tool_results(messages);
+    return text;
+  }
+
+  void check_tool_results(const JsonArray& messages) const {
+    if (!traits_.drops_tool_results) return;
+    for (size_t i = 0; i < messages.size(); ++i)
+      if (role_of(messages[i].get_object()) == "tool")
+        fail(cat(message_name(i), ": the chat template has no place for the role \"tool\""));
   }
 
   std::string render_continued(const JsonArray& messages, const RenderOptions& options) const {
@@ -111,8 +120,6 @@ class JinjaTemplate final : public ChatTemplate {
     if (!common && !jinja_.has_literal(role))
       fail(cat(message_name(index), ": the chat template does not know the role \"", role,
                "\"; expected system, user, assistant or tool"));
-    if (role == "tool" && traits_.drops_tool_results)
-      fail(cat(message_name(index), ": the chat template has no place for the role \"tool\""));
     // OpenAI's newer name of "system"; most templates are older than it.
     if (role == "developer" && traits_.refuses_developer && !jinja_.has_literal(role))
       message["role"] = "system";

@@ -1,3 +1,4 @@
+// Encoding and decoding with the parts that a file describes.
 #include "lmdeploy/text/composed_tokenizer.h"
 
 #include <algorithm>

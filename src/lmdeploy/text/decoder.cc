@@ -1,3 +1,4 @@
+// Reads decoders and puts their steps together.
 #include "lmdeploy/text/decoder.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// The steps of decoders, each as a recipe (Decoder) and as a running step (DecodeStage).
 #include "lmdeploy/text/decoder_steps.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Detokenizer, and the decode stream of tokenizers that do not bring their own.
 #include "lmdeploy/text/tokenizer.h"
 #include "lmdeploy/text/utf8.h"
 

@@ -1,3 +1,4 @@
+// Streamed decoding: whole characters only, and joined the same text as decode().
 #include <gtest/gtest.h>
 
 #include "lmdeploy/core/error.h"

@@ -1,7 +1,9 @@
+// The table of pre-tokenizers by their GGUF names.
 #include "lmdeploy/text/gguf_pre_types.h"
 
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/text/pre_tokenizer.h"
+#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {
@@ -99,7 +101,7 @@ GgufPreType find_gguf_pre_type(std::string_view name) {
     for (const std::string_view known : row.names)
       if (known == name) return row.type;
   LMD_LOG(
-      kWarning, "tokenizer.ggml.pre \"", name,
+      kWarning, "tokenizer.ggml.pre \"", repair_utf8(name),
       "\" is not known; text is cut as for GPT-2, which may give other tokens than the model was trained on");
   return {{kGpt2Regex}};
 }

@@ -1,3 +1,4 @@
+// Tokenizers from the tokenizer.ggml.* keys of GGUF files.
 #include "lmdeploy/text/gguf_tokenizer.h"
 
 #include <algorithm>

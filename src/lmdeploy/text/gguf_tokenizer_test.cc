@@ -1,3 +1,4 @@
+// GGUF tokenizers of both kinds, written by the test, and what is refused.
 #include "lmdeploy/text/gguf_tokenizer.h"
 
 #include <gtest/gtest.h>

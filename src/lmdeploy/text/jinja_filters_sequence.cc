@@ -63,7 +63,10 @@ Value follow(Interpreter& interpreter, Value value, const Path& path, const Valu
   return value;
 }
 
-Value ignore_case(const Value& value) { return value.is_text() ? Value(to_lower(value.utf8())) : value; }
+Value ignore_case(Interpreter& interpreter, const Value& value) {
+  interpreter.budget().charge_reading(value);
+  return value.is_text() ? Value(to_lower(value.utf8())) : value;
+}
 
 // The keys by which items are compared.
 struct KeyMaker {
@@ -72,7 +75,7 @@ struct KeyMaker {
   bool case_sensitive;
   Value operator()(const Value& item) const {
     const Value key = follow(interpreter, item, path);
-    return case_sensitive ? key : ignore_case(key);
+    return case_sensitive ? key : ignore_case(interpreter, key);
   }
 };
 
@@ -170,7 +173,7 @@ Value dict_sort(Interpreter& interpreter, Args& args) {
   const bool case_sensitive = args.flag(1, false);
   const auto key_of = [&](const Value& pair) {
     const Value& key = pair.items()[by == "key" ? 0 : 1];
-    return case_sensitive ? key : ignore_case(key);
+    return case_sensitive ? key : ignore_case(interpreter, key);
   };
   std::vector<Value> pairs;
   for (const auto& [key, value] : args[0].dict().entries) pairs.push_back(Value::tuple({key, value}));
@@ -183,7 +186,7 @@ Value group_by(Interpreter& interpreter, Args& args) {
   const bool case_sensitive = args.flag(3, false);
   const auto real_key = [&](const Value& item) { return follow(interpreter, item, path, absent); };
   const auto key_of = [&](const Value& item) {
-    return case_sensitive ? real_key(item) : ignore_case(real_key(item));
+    return case_sensitive ? real_key(item) : ignore_case(interpreter, real_key(item));
   };
   const auto sorted = sorted_by_key(interpreter, items_of(interpreter, args[0]), key_of, /*reverse=*/false);
   std::vector<Value> groups;

@@ -1,3 +1,4 @@
+// JsonFields.
 #include "lmdeploy/text/json_fields.h"
 
 #include "lmdeploy/core/error.h"

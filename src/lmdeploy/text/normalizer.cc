@@ -1,3 +1,4 @@
+// The normalizers, and reading them.
 #include "lmdeploy/text/normalizer.h"
 
 #include "lmdeploy/core/error.h"

@@ -1,3 +1,4 @@
+// The kinds of patterns.
 #include "lmdeploy/text/pattern.h"
 
 #include "lmdeploy/core/error.h"

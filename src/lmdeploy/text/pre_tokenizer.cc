@@ -1,3 +1,4 @@
+// The pre-tokenizers, and reading them.
 #include "lmdeploy/text/pre_tokenizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// PCRE2: compiling, matching without limits, characters newer than its tables.
 #include "lmdeploy/text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,3 +1,4 @@
+// Where Oniguruma and PCRE2 differ, long texts, and what is refused.
 #include "lmdeploy/text/regex.h"
 
 #include <gtest/gtest.h>

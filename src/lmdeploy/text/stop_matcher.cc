@@ -1,3 +1,4 @@
+// StopMatcher.
 #include <algorithm>
 
 #include "lmdeploy/text/tokenizer.h"

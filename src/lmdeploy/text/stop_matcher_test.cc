@@ -1,3 +1,4 @@
+// Stop words across pieces, against a search in the whole text.
 #include <gtest/gtest.h>
 
 #include "lmdeploy/core/error.h"

@@ -1,3 +1,4 @@
+// The helpers of test_data.h; itself no test.
 #include <zlib.h>
 
 #include <algorithm>

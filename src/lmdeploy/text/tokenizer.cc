@@ -1,3 +1,4 @@
+// Tokenizer::load: which kind of tokenizer a path holds.
 #include "lmdeploy/text/tokenizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads tokenizer.json: vocabulary, merges, post-processor, added tokens.
 #include "lmdeploy/text/tokenizer_json.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Character classes and normal forms on top of utf8proc.
 #include "lmdeploy/text/unicode.h"
 
 #include <utf8proc.h>

@@ -1,3 +1,4 @@
+// Looks up the table of added characters.
 #include "lmdeploy/text/unicode_additions.h"
 
 #include <utf8proc.h>

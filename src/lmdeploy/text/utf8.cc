@@ -1,3 +1,4 @@
+// UTF-8 by the rules of Unicode 15, section 3.9.
 #include "lmdeploy/text/utf8.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Repair of broken UTF-8, whole and in pieces.
 #include "lmdeploy/text/utf8.h"
 
 #include <gtest/gtest.h>

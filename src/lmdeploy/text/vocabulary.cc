@@ -1,3 +1,4 @@
+// The hash table behind Vocabulary.
 #include "lmdeploy/text/vocabulary.h"
 
 #include <algorithm>

@@ -2,10 +2,10 @@
 #include "lmdeploy/engine/logits.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
+
+#include "lmdeploy/engine/softmax.h"
 
 namespace lmdeploy {
 namespace {
@@ -38,22 +38,8 @@ float max_logit(std::span<const float> row) {
   return has_nan ? std::numeric_limits<float>::quiet_NaN() : max;
 }
 
-// Independent sums, so that the loop becomes vector code.
-double sum_exp(std::span<const float> row, float max, float temperature) {
-  constexpr size_t kLanes = 16;
-  std::array<double, kLanes> sums{};
-  const auto weight = [&](size_t i) {
-    return static_cast<double>(exp_nonpositive((row[i] - max) / temperature));
-  };
-  const size_t whole = row.size() / kLanes * kLanes;
-  for (size_t i = 0; i < whole; i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weight(i + lane);
-  for (size_t i = whole; i < row.size(); ++i) sums[i - whole] += weight(i);
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
 double log_sum_exp(std::span<const float> row, float max) {
-  return static_cast<double>(max) + std::log(sum_exp(row, max, /*temperature=*/1));
+  return static_cast<double>(max) + std::log(sum_of_weights(row, max, /*temperature=*/1));
 }
 
 // Collects what beats the worst token kept so far, and cuts back to `count` whenever twice as many are held.

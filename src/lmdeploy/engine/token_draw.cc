@@ -1,10 +1,11 @@
-// Weights are exp((logit - max) / temperature): the best token weighs 1, and no sum can overflow.
+// A token's weight is exp((logit - max) / temperature).
 #include "lmdeploy/engine/token_draw.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "lmdeploy/core/random.h"
+#include "lmdeploy/engine/softmax.h"
 
 namespace lmdeploy {
 namespace {
@@ -60,7 +61,7 @@ void select_top_k(std::span<const float> logits, const Scale& scale, const Sampl
 // Usually few tokens hold the share; only a flat distribution gets to sort much of the vocabulary.
 void select_top_p(std::span<const float> logits, const Scale& scale, const SamplingParams& params,
                   DrawScratch& scratch) {
-  const double total = sum_exp(logits, scale.max, scale.temperature);
+  const double total = sum_of_weights(logits, scale.max, scale.temperature);
   const auto vocab_size = static_cast<int64_t>(logits.size());
   for (int64_t count = 64;; count *= 8) {
     select_top(logits, count, scratch.candidates);
@@ -76,10 +77,9 @@ int draw_from_all(std::span<const float> logits, const Scale& scale, const Sampl
                   double uniform, DrawScratch& scratch) {
   constexpr size_t kBlock = 256;
   scratch.weights.resize(logits.size());
-  for (size_t id = 0; id < logits.size(); ++id) {
-    const float weight = scale.weight(logits[id]);
-    scratch.weights[id] = weight >= params.min_p ? weight : 0;
-  }
+  weigh(logits, scale.max, scale.temperature, scratch.weights);
+  if (params.min_p > 0)
+    for (float& weight : scratch.weights) weight = weight >= params.min_p ? weight : 0;
   const std::span<const float> weights = scratch.weights;
   scratch.block_sums.clear();
   for (size_t begin = 0; begin < weights.size(); begin += kBlock)

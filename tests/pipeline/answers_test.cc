@@ -89,8 +89,9 @@ TEST_F(AnswersTest, F12_StopWordEndsTheRequestInTheEngine) {
   Pipeline pipeline(config());
   GenerationConfig gen_config = new_tokens(4000);
   gen_config.stop_words = {"34"};
-  EXPECT_EQ(pipeline.infer({std::string("hi")}, {gen_config}).front().text, "012");
-  expect_idle(pipeline);
+  const auto stream = pipeline.submit(std::string("hi"), gen_config);
+  EXPECT_EQ(read_all(*stream).text, "012");
+  expect_idle(pipeline);  // while the stream is still there
   EXPECT_LT(pipeline.engine().stats().generated_tokens, 4000);
 }
 

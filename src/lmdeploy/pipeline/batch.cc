@@ -68,7 +68,6 @@ std::vector<Response> collect(std::vector<BatchJob> jobs, const std::function<vo
   for (size_t i = 0; i < jobs.size(); ++i) {
     responses[i].index = static_cast<int64_t>(jobs[i].prompt);
     jobs[i].stream->set_notify([ready, i] { ready->add(i); });
-    // for what came before the line above
   }
   while (!progress.all_done()) {
     for (const size_t i : ready->take(kPollInterval))

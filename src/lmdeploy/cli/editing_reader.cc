@@ -53,6 +53,8 @@ class EditingReader : public LineReader {
     prompt_ = prompt;
     interrupted_ = false;
     int count = 0;
+    // By itself libedit shows the prompt first: keys pressed in between would be edited by the terminal.
+    ::el_set(edit_, EL_PREP_TERM, 1);
     const wchar_t* line = ::el_wgets(edit_, &count);
     if (interrupted_) return {InputLine::Kind::kInterrupted, ""};
     if (line == nullptr || count <= 0) return {InputLine::Kind::kEnd, ""};

@@ -1,5 +1,5 @@
-// Any float or quantised kind to f32. Compiled with -ffp-contract=off: a fused multiply-add would round once
-// where ggml rounds twice.
+// Any float or quantised kind to f32. Products are exact (at most 11 bits of d, 7 of a scale and 6 of an
+// integer), so that a compiler that fuses them with the sum changes nothing.
 #include <cstring>
 
 #include "lmdeploy/core/error.h"

@@ -36,24 +36,33 @@ double seconds_of(const Body& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Bytes per second that all threads read from memory together: four streams each over 256 MiB.
+/// Reads a thread's share of `words` as `streams` interleaved runs.
+inline void read_streams(const uint64_t* base, int64_t words, int64_t streams) {
+  const int64_t length = words / streams / 8 * 8;
+  uint64_t sums[8] = {};
+  for (int64_t i = 0; i < length; i += 8)
+    for (int64_t s = 0; s < streams; ++s)
+      for (int64_t j = 0; j < 8; ++j) sums[j] ^= base[s * length + i + j];
+  benchmark::DoNotOptimize(sums);
+}
+
+/// Bytes per second that all threads read from memory together: the best of 1, 2 and 4 streams each over 256
+/// MiB.
 inline double probe_read_bandwidth() {
   constexpr int64_t kBytes = int64_t{256} << 20;
-  constexpr int64_t kStreams = 4;
   const Tensor memory(DType::kU8, {kBytes});
   std::memset(memory.view().data(), 1, static_cast<size_t>(kBytes));
-  const int64_t words = kBytes / 8 / bench_threads()->num_threads() / kStreams;  // of a stream
-  const auto read = [&](int worker) {
-    const uint64_t* base = memory.span<uint64_t>().data() + worker * words * kStreams;
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < words; i += 8)
-      for (int64_t s = 0; s < kStreams; ++s)
-        for (int64_t j = 0; j < 8; ++j) sum ^= base[s * words + i + j];
-    benchmark::DoNotOptimize(sum);
-  };
+  const int64_t words = kBytes / 8 / bench_threads()->num_threads();
   double best = 1e9;
-  for (int i = 0; i < 5; ++i) best = std::min(best, seconds_of(read));
-  return static_cast<double>(words * kStreams * 8 * bench_threads()->num_threads()) / best;
+  for (int i = 0; i < 4; ++i) {
+    for (const int64_t streams : {1, 2, 4}) {
+      const auto read = [&](int worker) {
+        read_streams(memory.span<uint64_t>().data() + worker * words, words, streams);
+      };
+      best = std::min(best, seconds_of(read));
+    }
+  }
+  return static_cast<double>(kBytes) / best;
 }
 
 #if defined(__x86_64__)

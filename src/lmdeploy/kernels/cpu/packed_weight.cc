@@ -1,4 +1,4 @@
-// Packs weights into panels and reads rows back. Compiled with -ffp-contract=off, as dequantize() is.
+// Packs weights into panels and reads rows back.
 #include "lmdeploy/kernels/cpu/packed_weight.h"
 
 #include <algorithm>

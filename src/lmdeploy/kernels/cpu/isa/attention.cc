@@ -11,9 +11,15 @@ constexpr float kMinusInf = -__builtin_inff();
 constexpr int kTile = static_cast<int>(kTileKeys);
 
 struct Scratch {
-  float* keys;    // [kTileKeys / 16][head_dim][16]
-  float* rows;    // [kTileKeys][value_stride]: V, before that K as it is in the cache
+  float* keys;    // [kTileKeys / 16][head_dim][16]: K of a tile
+  float* rows;    // [kTileKeys][value_stride]: a tile of K or V as f32, where it must be widened
   float* scores;  // [16][kTileKeys]
+};
+
+/// A tile of K or V: [keys][value_stride(head_dim)] floats, `stride` apart.
+struct Rows {
+  const float* data;
+  int64_t stride;
 };
 
 LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
@@ -23,65 +29,101 @@ LMD_INLINE float softmax_base(float max) { return max == kMinusInf ? 0 : max; }
 
 LMD_INLINE int64_t keys_of(const AttentionSpan& s, int64_t query) { return s.first_keys + query / s.group; }
 
-void widen_row(float* dst, Kind kind, const std::byte* src, int64_t n) {
-  if (kind == Kind::kF32) {
-    __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  for (int64_t i = 0; i < n; i += kLanes) {
-    VecU16 half{};
-    if (n - i >= kLanes) {
-      half = load_as<VecU16>(src + i * 2);
-    } else {
-      __builtin_memcpy(&half, src + i * 2, static_cast<size_t>(n - i) * 2);
-    }
-    store(dst + i, kind == Kind::kF16 ? f16_to_f32(half) : bf16_to_f32(half), n - i);
+template <Kind kKind>
+LMD_INLINE VecF widen_halves(VecU16 v) {
+  return kKind == Kind::kF16 ? f16_to_f32(v) : bf16_to_f32(v);
+}
+
+template <Kind kKind>
+void widen_halves(float* dst, const std::byte* src, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(dst + i, widen_halves<kKind>(load_as<VecU16>(src + i * 2)));
+  if (i == n) return;
+  VecU16 rest{};
+  __builtin_memcpy(&rest, src + i * 2, static_cast<size_t>(n - i) * 2);
+  store(dst + i, widen_halves<kKind>(rest), n - i);
+}
+
+void widen(float* dst, Kind kind, const std::byte* src, int64_t n) {
+  if (kind == Kind::kF16) return widen_halves<Kind::kF16>(dst, src, n);
+  if (kind == Kind::kBF16) return widen_halves<Kind::kBF16>(dst, src, n);
+  __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+}
+
+/// Widens `num_rows` rows that lie one after the other; columns past head_dim become 0.
+void widen_rows(float* rows, const AttentionSpan& s, const std::byte* src, int64_t num_rows) {
+  const int64_t stride = value_stride(s.head_dim);
+  if (stride == s.head_dim) return widen(rows, s.kind, src, num_rows * stride);
+  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
+  for (int64_t j = 0; j < num_rows; ++j, rows += stride, src += row_bytes) {
+    widen(rows, s.kind, src, s.head_dim);
+    for (int64_t d = s.head_dim; d < stride; ++d) rows[d] = 0;
   }
 }
 
-/// Keys [first, first + n) of K or V as f32; rows past n and columns past head_dim are 0.
-void load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int64_t first, int64_t n) {
+/// Keys [first, first + n) of K or V as f32: where they lie if that is one piece of whole vectors, else in
+/// `rows`. What follows the last key is not defined.
+Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int64_t first, int64_t n) {
   const int64_t stride = value_stride(s.head_dim);
   const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t key = first + j;
-    const std::byte* block = cache + s.block_table[key / s.block_len] * s.block_bytes;
-    float* row = rows + j * stride;
-    widen_row(row, s.kind, block + key % s.block_len * row_bytes, s.head_dim);
-    for (int64_t d = s.head_dim; d < stride; ++d) row[d] = 0;
+  for (int64_t j = 0; j < n;) {
+    const int64_t offset = (first + j) % s.block_len;
+    const std::byte* block = cache + s.block_table[(first + j) / s.block_len] * s.block_bytes;
+    const int64_t rest = s.block_len - offset < n - j ? s.block_len - offset : n - j;
+    if (rest == kTileKeys && s.kind == Kind::kF32 && stride == s.head_dim)
+      return {reinterpret_cast<const float*>(block + offset * row_bytes), stride};
+    widen_rows(rows + j * stride, s, block + offset * row_bytes, rest);
+    j += rest;
   }
-  __builtin_memset(rows + n * stride, 0, static_cast<size_t>((kTileKeys - n) * stride) * sizeof(float));
+  return {rows, stride};
 }
 
-/// keys[j / 16][d][j % 16] = rows[j][d]
-void transpose_keys(float* keys, const float* rows, int64_t head_dim) {
-  const int64_t stride = value_stride(head_dim);
-  for (int64_t j = 0; j < kTileKeys; j += kSquare) {
+/// Asks for a tile that is read soon: tiles lie in scattered blocks and are read in strides, which the
+/// processor does not foresee.
+void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t first, int64_t n) {
+  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
+  for (int64_t j = 0; j < n;) {
+    const int64_t offset = (first + j) % s.block_len;
+    const std::byte* block = cache + s.block_table[(first + j) / s.block_len] * s.block_bytes;
+    const int64_t rest = s.block_len - offset < n - j ? s.block_len - offset : n - j;
+    for (int64_t line = 0; line < rest * row_bytes; line += 64)
+      __builtin_prefetch(block + offset * row_bytes + line, /*write=*/0, /*locality=*/2);
+    j += rest;
+  }
+}
+
+/// keys[j / 16][d][j % 16] = rows[j][d] for the first n keys, and some more to fill a vector.
+void transpose_keys(float* keys, Rows rows, int64_t head_dim, int64_t n) {
+  for (int64_t j = 0; j < n; j += kSquare) {
     float* panel = keys + j / 16 * head_dim * 16 + j % 16;
     int64_t d = 0;
     for (; d + kSquare <= head_dim; d += kSquare)
-      transpose_square(panel + d * 16, 16, rows + j * stride + d, stride);
+      transpose_square(panel + d * 16, 16, rows.data + j * rows.stride + d, rows.stride);
     for (; d < head_dim; ++d)
-      for (int64_t i = 0; i < kSquare; ++i) panel[d * 16 + i] = rows[(j + i) * stride + d];
+      for (int64_t i = 0; i < kSquare; ++i) panel[d * 16 + i] = rows.data[(j + i) * rows.stride + d];
   }
 }
 
 /// Turns the scores of one query's `n` visible keys into weights; returns what the earlier values shrink by.
 float soften(float* scores, int64_t n, float scale, float& max, float& sum) {
+  const auto visible = [n](int64_t j) { return lane_index() < static_cast<int32_t>(n - j); };
   VecF most = splat(kMinusInf);
-  for (int64_t j = 0; j < n; j += kLanes) {
-    const VecF score = load(scores + j) * scale;
-    most = larger(lane_index() < static_cast<int32_t>(n - j) ? score : most, most);
-  }
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) most = larger(load(scores + j) * scale, most);
+  if (j < n) most = larger(visible(j) ? load(scores + j) * scale : most, most);
   const float tile_max = reduce_max(most);
   const float new_max = tile_max > max ? tile_max : max;
   const float base = softmax_base(new_max);
   VecF total{};
-  for (int64_t j = 0; j < n; j += kLanes) {
+  for (j = 0; j + kLanes <= n; j += kLanes) {
     const VecF weight = exp(load(scores + j) * scale - base);
-    const VecF visible = lane_index() < static_cast<int32_t>(n - j) ? weight : VecF{};
-    store(scores + j, visible);
-    total += visible;
+    store(scores + j, weight);
+    total += weight;
+  }
+  if (j < n) {
+    const VecF weight = visible(j) ? exp(load(scores + j) * scale - base) : VecF{};
+    store(scores + j, weight);
+    total += weight;
   }
   const float shrink = exp_of(max - base);
   sum = sum * shrink + reduce_add(total);
@@ -91,7 +133,7 @@ float soften(float* scores, int64_t n, float scale, float& max, float& sum) {
 
 /// Queries [first, first + T) times one tile of keys that begins at key `first_key`.
 template <int T>
-void attend_tile(const AttentionSpan& s, const Scratch& scratch, int64_t first, int64_t first_key,
+void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t first, int64_t first_key,
                  int64_t tile_keys) {
   const float* q = s.q + first * s.head_dim;
   for (int64_t panel = 0; panel * 16 < tile_keys; ++panel) {
@@ -111,11 +153,11 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, int64_t first, 
   const int64_t stride = value_stride(s.head_dim);
   for (int64_t d = 0; d < stride; d += 16) {
     Row16 sums[T];
-    multiply<T, kTile>(sums, scratch.rows + d, stride, scratch.scores, visible[0]);
+    multiply<T, kTile>(sums, v.data + d, v.stride, scratch.scores, visible[0]);
     for (int t = 0; t < T; ++t) {
       // Later queries see all keys of the first and perhaps some more.
       for (int64_t k = visible[0]; k < visible[t]; ++k)
-        add_product(sums[t], load16(scratch.rows + k * stride + d), scratch.scores[t * kTile + k]);
+        add_product(sums[t], load16(v.data + k * v.stride + d), scratch.scores[t * kTile + k]);
       float* values = s.values + (first + t) * stride + d;
       add_product(sums[t], load16(values), shrink[t]);
       store16(values, sums[t]);
@@ -125,12 +167,12 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, int64_t first, 
 
 /// attend_tile for T = `size`, which is in [1, kMax].
 template <int kMax>
-LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, int64_t first,
-                               int64_t first_key, int64_t tile_keys) {
+LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, Rows v,
+                               int64_t first, int64_t first_key, int64_t tile_keys) {
   if constexpr (kMax > 1) {
-    if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, first, first_key, tile_keys);
+    if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, v, first, first_key, tile_keys);
   }
-  attend_tile<kMax>(s, scratch, first, first_key, tile_keys);
+  attend_tile<kMax>(s, scratch, v, first, first_key, tile_keys);
 }
 
 LMD_INLINE int64_t num_query_tiles(int64_t num_queries) {
@@ -164,13 +206,16 @@ void attention_span(const AttentionSpan& s) {
   const int64_t num_tiles = num_query_tiles(s.num_queries);
   for (int64_t key = s.first_key; key < s.end_key; key += kTileKeys) {
     const int64_t n = s.end_key - key < kTileKeys ? s.end_key - key : kTileKeys;
-    load_tile(scratch.rows, s, s.k, key, n);
-    transpose_keys(scratch.keys, scratch.rows, s.head_dim);
-    load_tile(scratch.rows, s, s.v, key, n);
+    prefetch_tile(s, s.v, key, n);
+    transpose_keys(scratch.keys, load_tile(scratch.rows, s, s.k, key, n), s.head_dim, n);
+    const Rows v = load_tile(scratch.rows, s, s.v, key, n);
+    const int64_t next = key + kTileKeys;
+    if (next < s.end_key)
+      prefetch_tile(s, s.k, next, s.end_key - next < kTileKeys ? s.end_key - next : kTileKeys);
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const int64_t begin = tile_begin(tile, s.num_queries, num_tiles);
       const int64_t end = tile_begin(tile + 1, s.num_queries, num_tiles);
-      if (keys_of(s, end - 1) > key) attend_tile_of<kTokenTile>(end - begin, s, scratch, begin, key, n);
+      if (keys_of(s, end - 1) > key) attend_tile_of<kTokenTile>(end - begin, s, scratch, v, begin, key, n);
     }
   }
 }

@@ -80,21 +80,45 @@ LMD_INLINE VecI lane_index() {
   for (int i = 0; i < kLanes; ++i) v[i] = i;
   return v;
 }
-/// NaN in `a` gives b, NaN in `b` gives b.
-LMD_INLINE VecF larger(VecF a, VecF b) { return a > b ? a : b; }
+/// The larger or smaller of a and b; b where either is NaN.
+LMD_INLINE VecF larger(VecF a, VecF b) {
+#if LMDEPLOY_ISA_LEVEL == 2
+  return _mm512_maskz_max_ps(0xffff, a, b);  // unmasked, GCC 12 warns falsely (PR 105593)
+#elif LMDEPLOY_ISA_LEVEL == 1
+  return _mm256_max_ps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+LMD_INLINE VecF smaller(VecF a, VecF b) {
+#if LMDEPLOY_ISA_LEVEL == 2
+  return _mm512_maskz_min_ps(0xffff, a, b);
+#elif LMDEPLOY_ISA_LEVEL == 1
+  return _mm256_min_ps(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
 
+/// Lane i of the result is lane i ^ kDistance.
+template <int kDistance>
+LMD_INLINE VecF swap_lanes(VecF v) {
+  return __builtin_shuffle(v, lane_index() ^ kDistance);
+}
 /// The upper half folded onto the lower until one lane is left: a fixed order.
 LMD_INLINE float reduce_add(VecF v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  return lanes[0];
+  if constexpr (kLanes > 8) v += swap_lanes<8 % kLanes>(v);
+  if constexpr (kLanes > 4) v += swap_lanes<4 % kLanes>(v);
+  v += swap_lanes<2>(v);
+  v += swap_lanes<1>(v);
+  return v[0];
 }
 LMD_INLINE float reduce_max(VecF v) {
-  float most = v[0];
-  for (int i = 1; i < kLanes; ++i) most = v[i] > most ? v[i] : most;
-  return most;
+  if constexpr (kLanes > 8) v = larger(swap_lanes<8 % kLanes>(v), v);
+  if constexpr (kLanes > 4) v = larger(swap_lanes<4 % kLanes>(v), v);
+  v = larger(swap_lanes<2>(v), v);
+  v = larger(swap_lanes<1>(v), v);
+  return v[0];
 }
 
 // Widening by __builtin_convertvector costs GCC 12 four instructions where one does; the masked forms are for
@@ -119,7 +143,7 @@ LMD_INLINE VecF bf16_to_f32(VecU16 v) { return bit_cast_to<VecF>(widen(v) << 16)
 
 LMD_INLINE VecF f16_to_f32(VecU16 v) {
 #if LMDEPLOY_ISA_LEVEL == 2
-  return _mm512_maskz_cvtph_ps(0xffff, bit_cast_to<__m256i>(v));  // unmasked, GCC 12 warns (PR 105593)
+  return _mm512_maskz_cvtph_ps(0xffff, bit_cast_to<__m256i>(v));
 #elif LMDEPLOY_ISA_LEVEL == 1
   return _mm256_cvtph_ps(bit_cast_to<__m128i>(v));
 #else
@@ -162,8 +186,7 @@ LMD_INLINE VecU16 f32_to_f16(VecF v) {
 
 /// e^x within 2 units in the last place; 0 below -104 (so -inf gives 0), inf above 88.73, NaN stays NaN.
 LMD_INLINE VecF exp(VecF x) {
-  x = x < -104.0f ? splat(-104.0f) : x;
-  x = x > 89.0f ? splat(89.0f) : x;
+  x = smaller(splat(89.0f), larger(splat(-104.0f), x));  // a NaN passes
   // x = n ln 2 + r with |r| <= ln 2 / 2; adding 1.5 * 2^23 rounds n to an integer.
   const VecF shifted = fma(x, splat(0x1.715476p+0f), splat(0x1.8p23f));
   const VecF n = shifted - 0x1.8p23f;

@@ -1,6 +1,7 @@
 """A progress bar on standard error: tqdm's when installed, otherwise a plain one."""
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import Any
 
@@ -8,7 +9,7 @@ _WIDTH = 30
 
 
 class PlainBar:
-    """Rewrites one line: ``Loading [#####.....] 50%``."""
+    """Rewrites one line: ``Loading [#####.....] 50% (1/2)``; without the bar where the terminal is too narrow."""
 
     def __init__(self, total: int, description: str):
         self._total = max(total, 1)
@@ -20,8 +21,10 @@ class PlainBar:
         """Moves the bar by ``step``."""
         self.n += step
         filled = _WIDTH * self.n // self._total
-        line = (f"\r{self._description} [{'#' * filled}{'.' * (_WIDTH - filled)}] {100 * self.n // self._total}% "
-                f"({self.n}/{self._total})")
+        share = f"{100 * self.n // self._total}% ({self.n}/{self._total})"
+        line = f"\r{self._description} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share}"
+        if len(line) > shutil.get_terminal_size().columns:
+            line = "\r" + share
         if line != self._shown:
             print(line, end="", file=sys.stderr, flush=True)
             self._shown = line

@@ -184,6 +184,15 @@ def test_use_tqdm_shows_a_bar(pipe, capfd, monkeypatch, with_tqdm):
     assert capfd.readouterr().err == ""
 
 
+def test_a_bar_never_breaks_over_lines(pipe, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setenv("COLUMNS", "20")
+    pipe(["hello"] * 5, use_tqdm=True)
+    shown = capfd.readouterr().err
+    assert "100% (5/5)" in shown
+    assert max(map(len, shown.split("\r"))) < 20
+
+
 def test_what_a_pipeline_tells_about_itself(pipe, alphabet_path):
     assert pipe.session_len == 256
     assert pipe.model_name == alphabet_path

@@ -14,6 +14,7 @@
 #include "lmdeploy/cli/limited_flags.h"
 #include "lmdeploy/cli/line_reader.h"
 #include "lmdeploy/cli/progress_bar.h"
+#include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 
@@ -133,7 +134,7 @@ LogLevel log_level(const ChatFlags& flags, const Environment& environment) {
 }
 
 std::unique_ptr<Pipeline> load(PipelineConfig config, const Console& console) {
-  ProgressBar bar(console.err, "Loading " + config.model_path, ::isatty(STDERR_FILENO) != 0);
+  ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
   config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
   return std::make_unique<Pipeline>(config);
 }

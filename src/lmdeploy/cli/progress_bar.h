@@ -9,9 +9,10 @@ namespace lmdeploy {
 
 class ProgressBar {
  public:
-  /// Draws on `out` when `enabled`. `label` stands before the bar.
-  ProgressBar(std::ostream& out, std::string label, bool enabled);
-  ~ProgressBar();  // clears the line
+  /// Draws on `out`, a terminal of `columns`; 0 columns: nothing is drawn. `label` gets a line of its own, which
+  /// stays: the terminal may break it, while the bar below must fit to be drawn again in place.
+  ProgressBar(std::ostream& out, std::string label, int columns);
+  ~ProgressBar();  // clears the bar's line
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
@@ -21,7 +22,7 @@ class ProgressBar {
  private:
   std::ostream& out_;
   std::string label_;
-  bool enabled_;
+  int columns_;
   int percent_ = -1;  // shown
 };
 

@@ -1,9 +1,12 @@
-// A terminal that knows that characters may have several bytes.
+// What the terminal is like, and a mode in which it knows that characters may have several bytes.
 #pragma once
 
 #include <termios.h>
 
 namespace lmdeploy {
+
+/// Columns of the terminal `fd`, 80 where it does not say; 0 for anything but a terminal.
+int terminal_columns(int fd);
 
 /// While it lives, the terminal's own line editing (for what is typed ahead, and where libedit is not used)
 /// removes whole UTF-8 characters. Does nothing for files and pipes.

@@ -57,6 +57,8 @@ struct Mark {
   std::string_view text, parser;
 };
 constexpr Mark kCallMarks[] = {
+    {"<arg_key>", ""},  // GLM's and Seed's forms look like others but are not
+    {"<seed:tool_call>", ""},
     {"<｜tool▁calls▁begin｜>", "deepseek-v3"},
     {"[TOOL_CALLS]", "mistral"},
     {"<|action_start|>", "internlm"},
@@ -123,10 +125,13 @@ OutputParserNames parsers_for_template(std::string_view name, std::string_view j
     names.reasoning = parser_for_name(kThoughtNames, name);
     return names;
   }
-  for (const Mark& mark : kCallMarks)
-    if (names.tool_calls.empty() && contains(jinja_source, mark.text)) names.tool_calls = mark.parser;
-  if (contains(jinja_source, kClose))
-    names.reasoning = contains(jinja_source, "<｜Assistant｜>") ? "deepseek-r1" : "qwen-qwq";
+  const auto* mark = std::find_if(std::begin(kCallMarks), std::end(kCallMarks),
+                                  [&](const Mark& one) { return contains(jinja_source, one.text); });
+  if (mark != std::end(kCallMarks)) names.tool_calls = mark->parser;
+  if (!contains(jinja_source, kClose)) return names;
+  const bool is_deepseek = contains(jinja_source, "<｜Assistant｜>");
+  const bool thinks_when_asked = contains(jinja_source, "thinking");  // the variable of V3.1
+  names.reasoning = !is_deepseek ? "qwen-qwq" : thinks_when_asked ? "deepseek-v3" : "deepseek-r1";
   return names;
 }
 

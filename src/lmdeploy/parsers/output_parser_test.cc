@@ -432,6 +432,9 @@ TEST(OutputParser, FitsTheTemplate) {
   EXPECT_EQ(names("jinja", "<tool_call> <function= <parameter=x>"), "|qwen3coder");
   EXPECT_EQ(names("jinja", "<tool_call> </think>"), "qwen-qwq|qwen");
   EXPECT_EQ(names("jinja", "<｜Assistant｜></think><｜tool▁calls▁begin｜>"), "deepseek-r1|deepseek-v3");
+  EXPECT_EQ(names("jinja", "{% if thinking %}<｜Assistant｜></think>"), "deepseek-v3|");
+  EXPECT_EQ(names("jinja", "<tool_call><arg_key>"), "|");
+  EXPECT_EQ(names("jinja", "<seed:tool_call><function=f><parameter=x>"), "|");
   EXPECT_EQ(names("jinja", "nothing"), "|");
 }
 

@@ -10,15 +10,17 @@ MAY_INCLUDE = {
     "kernels": {"core"},
     "formats": {"core"},
     "text": {"core", "formats"},
+    "parsers": {"core"},
     "hub": {"core"},
     "models": {"core", "kernels", "formats"},
     "engine": {"core", "kernels", "formats", "models"},
-    "pipeline": {"core", "kernels", "formats", "text", "hub", "models", "engine"},
-    "serve": {"core", "text", "pipeline", "formats", "engine"},
+    "pipeline": {"core", "kernels", "formats", "text", "parsers", "hub", "models", "engine"},
+    "serve": {"core", "text", "parsers", "pipeline", "formats", "engine"},
     "proxy": {"core", "serve"},
     "quant": {"core", "kernels", "formats", "models"},
-    "bench": {"core", "kernels", "formats", "text", "hub", "models", "engine", "pipeline", "serve", "proxy", "quant"},
-    "cli": {"core", "text", "pipeline", "serve", "proxy", "quant", "hub", "bench"},
+    "bench": {"core", "kernels", "formats", "text", "parsers", "hub", "models", "engine", "pipeline", "serve", "proxy",
+              "quant"},
+    "cli": {"core", "text", "parsers", "pipeline", "serve", "proxy", "quant", "hub", "bench"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]lmdeploy/([a-z_]+)/([^">]+)[">]', re.MULTILINE)
 CUDA = re.compile(r'#\s*include\s*[<"](cuda|cublas|nccl)\w*\.h[>"]|<<<')

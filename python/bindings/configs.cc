@@ -94,6 +94,7 @@ void bind_run_options(nb::module_& m) {
       .def(nb::init<>())
       .def_rw("do_preprocess", &RunOptions::do_preprocess)
       .def_rw("add_generation_prompt", &RunOptions::add_generation_prompt)
+      .def_rw("continue_final_message", &RunOptions::continue_final_message)
       .def("set_template_extra",
            [](RunOptions& self, const nb::dict& extra) {
              self.template_extra = json_from_python(extra, "template variables").as_object();

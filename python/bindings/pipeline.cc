@@ -2,6 +2,7 @@
 #include "lmdeploy/pipeline/pipeline.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -96,6 +97,14 @@ std::string render(const PipelineRef& self, nb::handle prompt, const RunOptions&
   return self.get().render(native_prompt, options);
 }
 
+std::pair<std::string, std::vector<int>> preview(const PipelineRef& self, nb::handle prompt,
+                                                 const RunOptions& options) {
+  const Prompt native_prompt = prompt_from_python(prompt);
+  const nb::gil_scoped_release release;
+  PromptPreview seen = self.get().preview(native_prompt, options);
+  return {std::move(seen.text), std::move(seen.token_ids)};
+}
+
 nb::object tokenizer(const PipelineRef& self) {
   if (auto impl = self.get().tokenizer()) return nb::cast(TokenizerRef{std::move(impl)});
   return nb::none();
@@ -138,6 +147,7 @@ void bind_pipeline(nb::module_& m) {
       .def("infer", &infer, nb::arg("prompts"), nb::arg("gen_configs"), nb::arg("options"),
            nb::arg("poll") = nb::none(), "Runs all prompts; poll(number done) is called now and then.")
       .def("render", &render, nb::arg("prompt"), nb::arg("options"), "The prompt after the chat template.")
+      .def("preview", &preview, nb::arg("prompt"), nb::arg("options"), "The prompt's text and its token ids.")
       .def("new_session",
            [](const P& self) { return SessionRef{std::make_shared<ChatSession>(self.get().new_session())}; })
       .def(

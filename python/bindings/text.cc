@@ -80,9 +80,10 @@ void bind_chat_template(nb::module_& m) {
       .def(
           "render",
           [](const T& self, nb::handle messages, bool add_generation_prompt, bool sequence_start,
-             nb::handle tools, const nb::dict& extra) {
+             nb::handle tools, const nb::dict& extra, bool continue_final_message) {
             RenderOptions options;
             options.add_generation_prompt = add_generation_prompt;
+            options.continue_final_message = continue_final_message;
             options.sequence_start = sequence_start;
             options.tools = json_from_python(tools, "tools");
             options.extra = json_from_python(extra, "template variables").as_object();
@@ -90,6 +91,7 @@ void bind_chat_template(nb::module_& m) {
           },
           nb::arg("messages"), nb::arg("add_generation_prompt") = true, nb::arg("sequence_start") = true,
           nb::arg("tools") = nb::none(), nb::arg("extra") = nb::dict(),
+          nb::arg("continue_final_message") = false,
           "A str is one user message; a list holds role/content dicts.")
       .def_prop_ro("name", [](const T& self) { return self.impl->name(); })
       .def_prop_ro("stop_words", [](const T& self) { return self.impl->stop_words(); });

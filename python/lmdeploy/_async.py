@@ -8,6 +8,7 @@ from typing import Any
 from . import _core
 from ._generation import GenerationConfig
 from ._prompts import split_prompts
+from ._rendering import Rendering
 from ._requests import refuse_adapter, resolve_configs
 from ._response import GenOut, first_piece, response_from_native
 from ._session import Session, end_turn
@@ -26,17 +27,18 @@ class AsyncAnswers:
         """A new conversation."""
         raise NotImplementedError
 
-    def _start(self, group: Any, batch: list[Any], configs: list[GenerationConfig], do_preprocess: bool) -> None:
+    def _start(self, group: Any, batch: list[Any], configs: list[GenerationConfig], rendering: Rendering) -> None:
         raise NotImplementedError
 
     def _start_turn(self, group: Any, prompt: Any, config: GenerationConfig, session: Session,
-                    do_preprocess: bool) -> None:
+                    rendering: Rendering) -> None:
         raise NotImplementedError
 
     async def generate(self, messages: Any, session_id: int | None = None,
                        gen_config: GenerationConfig | None = None, adapter_name: str | None = None,
                        stream_response: bool = True, sequence_start: bool = True, sequence_end: bool = True,
-                       step: int = 0, do_preprocess: bool = True) -> AsyncIterator[GenOut]:
+                       step: int = 0, do_preprocess: bool = True,
+                       **template_arguments: Any) -> AsyncIterator[GenOut]:
         """Answers one prompt piece by piece without blocking the event loop.
 
         Args:
@@ -45,6 +47,7 @@ class AsyncAnswers:
             sequence_start: False continues the conversation ``session_id``.
             sequence_end: False keeps it for a later call (``messages`` must then be text).
             step: Must be 0 or the session's; ``TurboMind`` instances can roll back.
+            template_arguments: As ``infer`` takes them.
 
         Yields:
             GenOut, a Response whose text and token_ids hold what is new.
@@ -54,12 +57,13 @@ class AsyncAnswers:
         if not single:
             raise ArgumentTypeError("generate answers one prompt; start one generate() for each")
         config = resolve_configs(gen_config, 1)[0]
+        rendering = Rendering.of(do_preprocess, **template_arguments)
         group = _core.ResponseGroup(self._core)
         session = self._session_of(session_id, sequence_start, sequence_end, step)
         if session is not None:
-            await asyncio.to_thread(self._start_turn, group, messages, config, session, do_preprocess)
+            await asyncio.to_thread(self._start_turn, group, messages, config, session, rendering)
         else:
-            await asyncio.to_thread(self._start, group, batch, [config], do_preprocess)
+            await asyncio.to_thread(self._start, group, batch, [config], rendering)
         async for out in self._generate(group, messages, session, session_id, stream_response):
             yield out
         if session is not None and sequence_end and session_id is not None:

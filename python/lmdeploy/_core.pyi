@@ -371,6 +371,12 @@ class RunOptions:
     @add_generation_prompt.setter
     def add_generation_prompt(self, arg: bool, /) -> None: ...
 
+    @property
+    def continue_final_message(self) -> bool: ...
+
+    @continue_final_message.setter
+    def continue_final_message(self, arg: bool, /) -> None: ...
+
     def set_template_extra(self, arg: dict, /) -> None: ...
 
     def set_tools(self, tools: object | None) -> None: ...
@@ -432,7 +438,7 @@ class Detokenizer:
 class ChatTemplate:
     """Messages to prompt text; immutable and thread-safe."""
 
-    def render(self, messages: object, add_generation_prompt: bool = True, sequence_start: bool = True, tools: object | None = None, extra: dict = {}) -> str:
+    def render(self, messages: object, add_generation_prompt: bool = True, sequence_start: bool = True, tools: object | None = None, extra: dict = {}, continue_final_message: bool = False) -> str:
         """A str is one user message; a list holds role/content dicts."""
 
     @property
@@ -806,6 +812,9 @@ class Pipeline:
 
     def render(self, prompt: object, options: RunOptions) -> str:
         """The prompt after the chat template."""
+
+    def preview(self, prompt: object, options: RunOptions) -> tuple[str, list[int]]:
+        """The prompt's text and its token ids."""
 
     def new_session(self) -> ChatSession: ...
 

@@ -20,6 +20,7 @@ from ._opening import (
 )
 from ._progress import Progress
 from ._prompts import split_prompts
+from ._rendering import PromptPreview, Rendering
 from ._requests import native_configs, refuse_adapter, resolve_configs
 from ._response import Response, first_piece, response_from_native
 from ._session import Session, end_turn
@@ -119,7 +120,8 @@ class Pipeline(AsyncAnswers):
               request_output_len: int | None = None, top_k: int | None = None, top_p: float | None = None,
               temperature: float | None = None, repetition_penalty: float | None = None,
               ignore_eos: bool | None = None,
-              chat_template_config: ChatTemplateConfig | None = None) -> Response | list[Response]:
+              chat_template_config: ChatTemplateConfig | None = None,
+              **template_arguments: Any) -> Response | list[Response]:
         """Answers one prompt or a batch.
 
         Args:
@@ -131,6 +133,10 @@ class Pipeline(AsyncAnswers):
             request_output_len, top_k, top_p, temperature, repetition_penalty, ignore_eos: The older way to give a
                 gen_config, honoured when there is none.
             chat_template_config: Another chat template for this call.
+            template_arguments: What the chat template gets to see. ``tools``: functions the model may call;
+                ``chat_template_kwargs``: a dict of further variables, ``enable_thinking`` and ``reasoning_effort``
+                two of them by name; ``add_generation_prompt``: False opens no answer; ``continue_final_message``:
+                the prompt ends inside the last message, which the answer continues.
 
         Returns:
             One Response for a single prompt, otherwise a list in the order of the prompts; an empty list for none. A
@@ -148,10 +154,10 @@ class Pipeline(AsyncAnswers):
         configs = resolve_configs(gen_config, len(batch), loose)
         template = self._template_for(chat_template_config)
         natives = native_configs(configs, _stop_words(template))
-        options = _options(do_preprocess)
+        rendering = Rendering.of(do_preprocess, **template_arguments)
         with Progress("Answering", "prompt", len(batch)) as progress:
-            results = self._core.infer([self._native_prompt(p, do_preprocess, template) for p in batch], natives,
-                                       options, progress if use_tqdm else None) if batch else []
+            results = self._core.infer([self._native_prompt(p, rendering, template) for p in batch], natives,
+                                       rendering.native(), progress if use_tqdm else None) if batch else []
         responses = self._group_choices(results, configs)
         return responses[0] if single else responses
 
@@ -162,18 +168,21 @@ class Pipeline(AsyncAnswers):
 
     def stream_infer(self, prompts: Any, gen_config: GenerationConfig | Sequence[GenerationConfig] | None = None,
                      do_preprocess: bool = True, adapter_name: str | None = None, stream_response: bool = True,
-                     sessions: Session | Sequence[Session] | None = None) -> Iterator[Response]:
+                     sessions: Session | Sequence[Session] | None = None,
+                     **template_arguments: Any) -> Iterator[Response]:
         """Answers prompts piece by piece, all of them at once.
 
         Each item is a Response whose text and token_ids hold what is new; ``index`` says of which prompt. The last item
         of a prompt has finish_reason set. Dropping the iterator cancels what runs.
 
         Args:
+            template_arguments: As ``infer`` takes them.
             sessions: Conversations that the prompts continue, one per prompt.
             stream_response: False yields each answer in one piece, as it is finished.
         """
         refuse_adapter(adapter_name)
         batch, _ = split_prompts(prompts)
+        rendering = Rendering.of(do_preprocess, **template_arguments)
         group = _core.ResponseGroup(self._core)
         if sessions is not None:
             turns = [sessions] if isinstance(sessions, Session) else list(sessions)
@@ -181,11 +190,25 @@ class Pipeline(AsyncAnswers):
                 raise InvalidArgumentError(f"sessions has {len(turns)} entries for {len(batch)} prompts")
             configs = resolve_configs(gen_config, len(batch))
             for prompt, config, session in zip(batch, configs, turns, strict=True):
-                self._start_turn(group, prompt, config, session, do_preprocess)
+                self._start_turn(group, prompt, config, session, rendering)
         else:
             turns = []
-            self._start(group, batch, resolve_configs(gen_config, len(batch)), do_preprocess)
+            self._start(group, batch, resolve_configs(gen_config, len(batch)), rendering)
         return self._pieces(group, batch, turns, stream_response)
+
+    def preview(self, prompts: Any, do_preprocess: bool = True,
+                chat_template_config: ChatTemplateConfig | None = None,
+                **template_arguments: Any) -> PromptPreview | list[PromptPreview]:
+        """What ``infer`` would send to the model for the same arguments: the text and the token ids of each prompt.
+
+        Returns:
+            One PromptPreview for a single prompt, otherwise a list in the order of the prompts.
+        """
+        batch, single = split_prompts(prompts)
+        rendering = Rendering.of(do_preprocess, **template_arguments)
+        template = self._template_for(chat_template_config)
+        previews = [self._preview(prompt, rendering, template) for prompt in batch]
+        return previews[0] if single else previews
 
     # ---- conversations
 
@@ -195,7 +218,7 @@ class Pipeline(AsyncAnswers):
 
     def chat(self, prompt: str, session: Session | None = None, gen_config: GenerationConfig | None = None,
              stream_response: bool = False, adapter_name: str | None = None,
-             do_preprocess: bool = True) -> Session | Iterator[Response]:
+             do_preprocess: bool = True, **template_arguments: Any) -> Session | Iterator[Response]:
         """One turn of a conversation.
 
         Args:
@@ -203,6 +226,7 @@ class Pipeline(AsyncAnswers):
             session: The conversation to continue; None: a new one.
             stream_response: True returns an iterator of pieces instead of the session, which is updated once the
                 iterator is used up.
+            template_arguments: As ``infer`` takes them.
 
         Returns:
             The session; the answer is ``session.response``.
@@ -216,7 +240,8 @@ class Pipeline(AsyncAnswers):
             raise ArgumentTypeError("chat takes the text of one turn; the session keeps the conversation")
         session = session if session is not None else self.session()
         group = _core.ResponseGroup(self._core)
-        self._start_turn(group, prompt, resolve_configs(gen_config, 1)[0], session, do_preprocess)
+        self._start_turn(group, prompt, resolve_configs(gen_config, 1)[0], session,
+                         Rendering.of(do_preprocess, **template_arguments))
         pieces = self._pieces(group, [prompt], [session], stream_response)
         if stream_response:
             return pieces
@@ -259,13 +284,18 @@ class Pipeline(AsyncAnswers):
         """What renders in Python; None: the native side does."""
         return config.chat_template if config is not None else self._template
 
-    def _native_prompt(self, prompt: Any, do_preprocess: bool, template: Any) -> Any:
+    def _native_prompt(self, prompt: Any, rendering: Rendering, template: Any) -> Any:
         """``prompt`` as the native side takes it: ids when a template written in Python has rendered it."""
         self._log_prompt(prompt)
-        if template is None or (isinstance(prompt, str) and not do_preprocess):
+        if template is None or (isinstance(prompt, str) and not rendering.do_preprocess):
             return prompt
-        text = template.get_prompt(prompt) if isinstance(prompt, str) else template.messages2prompt(prompt)
-        return self._encode_rendered(text)
+        return self._encode_rendered(rendering.apply(template, prompt))
+
+    def _preview(self, prompt: Any, rendering: Rendering, template: Any) -> PromptPreview:
+        if template is None or (isinstance(prompt, str) and not rendering.do_preprocess):
+            return PromptPreview(*self._core.preview(prompt, rendering.native()))
+        text = rendering.apply(template, prompt)
+        return PromptPreview(text, self._encode_rendered(text))
 
     def _encode_rendered(self, text: str) -> list[int]:
         """Exactly one BOS, if the tokenizer adds one at all."""
@@ -282,25 +312,25 @@ class Pipeline(AsyncAnswers):
         if logger.isEnabledFor(20):  # logging.INFO
             logger.info("prompt=%.*r", self._max_log_len or len(repr(prompt)), prompt)
 
-    def _start(self, group: Any, batch: list[Any], configs: list[GenerationConfig], do_preprocess: bool) -> None:
+    def _start(self, group: Any, batch: list[Any], configs: list[GenerationConfig], rendering: Rendering) -> None:
         natives = native_configs(configs, _stop_words(self._template))
         for prompt, native in zip(batch, natives, strict=True):
-            group.submit(self._native_prompt(prompt, do_preprocess, self._template), native, _options(do_preprocess))
+            group.submit(self._native_prompt(prompt, rendering, self._template), native, rendering.native())
 
     def _start_turn(self, group: Any, prompt: Any, config: GenerationConfig, session: Session,
-                    do_preprocess: bool) -> None:
+                    rendering: Rendering) -> None:
         if not isinstance(prompt, str):
             raise ArgumentTypeError("a turn of a session is text; the session keeps the conversation")
         native, = native_configs([config], _stop_words(self._template))
         session._group = group
-        if self._template is None or not do_preprocess:
-            group.chat(session._native, prompt, native, _options(do_preprocess))
+        if self._template is None or not rendering.do_preprocess:
+            group.chat(session._native, prompt, native, rendering.native())
             return
         # A template written in Python renders the whole conversation; the engine keeps nothing in between.
         messages = [{"role": role, "content": content} for turn in session.history
                     for role, content in zip(("user", "assistant"), turn, strict=True)]
         conversation = [*messages, {"role": "user", "content": prompt}] if messages else prompt
-        group.submit(self._native_prompt(conversation, True, self._template), native, _options(True))
+        group.submit(self._native_prompt(conversation, rendering, self._template), native, rendering.native())
 
     def _pieces(self, group: Any, batch: list[Any], sessions: list[Session],
                 stream_response: bool) -> Iterator[Response]:
@@ -332,14 +362,6 @@ class Pipeline(AsyncAnswers):
                 choices[0].choices = choices
             responses.append(choices[0])
         return responses
-
-
-def _options(do_preprocess: bool) -> _core.RunOptions:
-    if not isinstance(do_preprocess, bool):
-        raise ArgumentTypeError(f"do_preprocess is {do_preprocess!r}; expected True or False")
-    options = _core.RunOptions()
-    options.do_preprocess = do_preprocess
-    return options
 
 
 def _stop_words(template: Any) -> Sequence[str]:

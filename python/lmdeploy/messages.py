@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ._config import Config
 from ._engine_configs import PytorchEngineConfig, QuantPolicy, TurbomindEngineConfig
 from ._generation import EngineGenerationConfig, GenerationConfig
+from ._rendering import PromptPreview
 from ._response import EngineOutput, GenOut, Response, ResponseType
 
 
@@ -40,6 +41,7 @@ __all__ = [
     "EngineOutput",
     "GenOut",
     "GenerationConfig",
+    "PromptPreview",
     "PytorchEngineConfig",
     "QuantPolicy",
     "Response",

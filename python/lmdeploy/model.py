@@ -92,17 +92,26 @@ class BaseChatTemplate:
         return f"{self._opening()}{turn}"
 
     def messages2prompt(self, messages: str | list[Message], sequence_start: bool = True, **kwargs: Any) -> str:
-        """Role/content messages as prompt. Raises InvalidArgumentError for a role that the template lacks."""
+        """Role/content messages as prompt.
+
+        Keywords of the call (``add_generation_prompt``, ``continue_final_message``, ``tools``, variables) arrive in
+        ``kwargs``. Raises InvalidArgumentError for a role that the template lacks, and for tools.
+        """
         if isinstance(messages, str):
             return self.get_prompt(messages, sequence_start)
+        if kwargs.get("tools"):
+            raise InvalidArgumentError(f"tools: {type(self).__name__} has no place for them; let its messages2prompt "
+                                       "write them")
         opens = sequence_start and (not messages or messages[0].get("role") != "system")
         text = self._opening() if opens else ""
         for message in messages:
             before, after = self._box(message.get("role"))
             text += f"{before}{_text_of(message.get('content'))}{after}"
-        if messages and messages[-1].get("role") == "assistant":  # a beginning of the answer, to be continued
-            return text.removesuffix(f"{self.eoa}{self.separator}")
-        return text + self.assistant
+        generates = kwargs.get("add_generation_prompt", True)
+        prefills = generates and bool(messages) and messages[-1].get("role") == "assistant"
+        if messages and (prefills or kwargs.get("continue_final_message", False)):  # the answer goes on from there
+            return text.removesuffix(self._box(messages[-1].get("role"))[1])
+        return text + self.assistant if generates else text
 
     def _opening(self) -> str:
         return "" if self.meta_instruction is None else f"{self.system}{self.meta_instruction}{self.eosys}"
@@ -142,9 +151,11 @@ class NativeTemplate:
         return self._native.render(prompt, sequence_start=sequence_start)
 
     def messages2prompt(self, messages: str | list[Message], sequence_start: bool = True,
-                        tools: list[dict[str, Any]] | None = None, **kwargs: Any) -> str:
+                        tools: list[dict[str, Any]] | None = None, add_generation_prompt: bool = True,
+                        continue_final_message: bool = False, **kwargs: Any) -> str:
         """Role/content messages as prompt; further keywords (``enable_thinking``, ...) are template variables."""
-        return self._native.render(messages, sequence_start=sequence_start, tools=tools, extra=kwargs)
+        return self._native.render(messages, add_generation_prompt, sequence_start, tools, kwargs,
+                                   continue_final_message)
 
 
 class Registry:

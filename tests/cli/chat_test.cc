@@ -113,6 +113,40 @@ TEST_F(ChatTest, OldSpellingsRun) {
   EXPECT_NE(run.err().find("old spelling"), std::string::npos);
 }
 
+TEST_F(ChatTest, ShowPromptPrintsTextAndIds) {
+  write_chain_model(folder());
+  ProgramRun run(chat({"--show-prompt", "--chat-template",
+                       R"({"model_name": "t", "user": "<", "eoh": ">", "assistant": "w"})"}));
+  run.type("a\n\nb\n\n");
+  run.end_input();
+  EXPECT_EQ(run.finish(), 0);
+  EXPECT_NE(run.out().find(">>> <a>w\n[60, 97, 62, 119]\nxyz\n"), std::string::npos)
+      << run.out() << run.err();
+  EXPECT_NE(run.out().find(">>> <a>wxyz<b>w\n[60, 97, "), std::string::npos) << run.out();  // all of it
+}
+
+TEST_F(ChatTest, CodeLlamaInputEndsWithALineOfItsOwn) {
+  write_chain_model(folder());
+  ProgramRun run(
+      chat({"--chat-template", "codellama", "--cap", "infilling", "--show-prompt", "--session-len", "128"}));
+  run.type("def f():\n\n  <FILL>\n\nx\n!!\nno hole\n!!\nexit\n!!\n");
+  EXPECT_EQ(run.finish(), 0);
+  EXPECT_EQ(run.out().rfind("\nenter !! to end the input >>> ", 0), 0u) << run.out();
+  EXPECT_NE(run.out().find("<PRE> def f():\n\n   <SUF>\n\nx <MID>\n["), std::string::npos) << run.out();
+  EXPECT_NE(run.err().find("<FILL> once"), std::string::npos) << run.err();
+}
+
+TEST_F(ChatTest, MetaInstructionByItsPrefix) {
+  write_chain_model(folder());
+  ProgramRun run(chat({"--meta-instruct", "Be brief", "--chat-template", "internlm2", "--show-prompt"}));
+  run.type("hi\n\n");
+  run.end_input();
+  EXPECT_EQ(run.finish(), 0);
+  EXPECT_NE(run.out().find(">>> <|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\nhi"),
+            std::string::npos)
+      << run.out() << run.err();
+}
+
 TEST_F(ChatTest, AcceptedFlagsWithoutEffectSaySo) {
   write_chain_model(folder());
   ProgramRun run(chat({"--trust-remote-code", "--backend", "pytorch", "--eager-mode", "--tp", "1",

@@ -17,6 +17,7 @@
 #include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/text/catalogue.h"
 
 namespace lmdeploy {
 namespace {
@@ -27,6 +28,7 @@ struct ChatFlags {
   std::vector<std::string> model;  // PATH, or the old `torch PATH`, `turbomind PATH`
   PipelineConfig config;
   std::string meta_instruction, capability, chat_template, model_name, log_level;
+  bool show_prompt = false;
   LimitedFlags limited;
 };
 
@@ -41,6 +43,8 @@ void add_text_flags(CLI::App& command, ChatFlags& flags) {
   command.add_option("--cap", flags.capability, "What the input is: a turn of a dialogue, or raw text")
       ->check(CLI::IsMember({"chat", "completion", "infilling", "python"}))
       ->default_str("chat");
+  command.add_flag("--show-prompt", flags.show_prompt,
+                   "Print each prompt, as the chat template writes it, and its token ids");
   command.add_option("--model-name", flags.model_name, "Old spelling of --chat-template NAME");
   command.add_option("--log-level", flags.log_level, "CRITICAL, ERROR, WARNING, INFO or DEBUG")
       ->default_str("ERROR");
@@ -116,7 +120,15 @@ void apply_capability(const ChatFlags& flags, PipelineConfig& config) {
   config.chat_template->capability = flags.capability;
 }
 
-ChatLoopOptions loop_options(const ChatFlags& flags) {
+/// Code has empty lines in it, so that Code Llama's input ends with a line of its own.
+std::string end_mark(const PipelineConfig& config) {
+  const std::string_view* by_path = match_model_path(config.model_path);
+  const bool is_code_llama = config.chat_template ? config.chat_template->model_name == "codellama"
+                                                  : by_path != nullptr && *by_path == "codellama";
+  return is_code_llama ? "!!" : "";
+}
+
+ChatLoopOptions loop_options(const ChatFlags& flags, const PipelineConfig& config) {
   ChatLoopOptions options;
   options.gen_config.do_sample = true;
   options.gen_config.max_new_tokens = kMaxNewTokens;
@@ -124,6 +136,8 @@ ChatLoopOptions loop_options(const ChatFlags& flags) {
   const bool is_raw = flags.capability == "completion" || flags.capability == "python";
   options.independent_turns = is_raw || flags.capability == "infilling";
   options.apply_template = !is_raw;
+  options.show_prompt = flags.show_prompt;
+  options.end_mark = end_mark(config);
   return options;
 }
 
@@ -154,7 +168,7 @@ int run_chat(const ChatFlags& flags, const CommandContext& context) {
   const std::unique_ptr<Pipeline> pipeline = load(config, console);
   Interrupts interrupts;
   const std::unique_ptr<LineReader> reader = make_line_reader(console.out, interrupts);
-  ChatLoop(*pipeline, loop_options(flags), *reader, interrupts, console).run();
+  ChatLoop(*pipeline, loop_options(flags, config), *reader, interrupts, console).run();
   return 0;
 }
 

@@ -40,17 +40,19 @@ void ChatLoop::run() {
   check_written(console_.out);
 }
 
-/// Lines up to an empty one, joined. Nothing at the end of the input and on Ctrl-C.
+/// Lines up to the one that ends a message, joined. Nothing at the end of the input and on Ctrl-C.
 std::optional<std::string> ChatLoop::read_message() {
   console_.out << '\n';
   check_written(console_.out);
   std::string message;
-  std::string prompt = "double enter to end input >>> ";
+  const std::string& end_mark = options_.end_mark;
+  std::string prompt =
+      end_mark.empty() ? "double enter to end input >>> " : cat("enter ", end_mark, " to end the input >>> ");
   for (bool first = true;; first = false) {
     const InputLine line = reader_.read(prompt);
     if (line.kind == InputLine::Kind::kInterrupted) return std::nullopt;
     if (line.kind == InputLine::Kind::kEnd && is_blank(message)) return std::nullopt;
-    if (line.kind == InputLine::Kind::kEnd || line.text.empty()) return message;
+    if (line.kind == InputLine::Kind::kEnd || line.text == end_mark) return message;
     message += (first ? "" : "\n") + line.text;
     prompt.clear();
   }
@@ -59,18 +61,29 @@ std::optional<std::string> ChatLoop::read_message() {
 /// A message that cannot be answered ends neither the program nor the conversation.
 void ChatLoop::answer(const std::string& message) {
   try {
-    print_stream(*start(message));
+    RunOptions options;
+    options.do_preprocess = options_.apply_template;
+    if (options_.show_prompt) print_prompt(message, options);
+    print_stream(*start(message, options));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo || error.code() == ErrorCode::kClosed) throw;
     console_.err << "error: " << error.what() << std::endl;
   }
 }
 
-std::unique_ptr<ResponseStream> ChatLoop::start(const std::string& message) {
-  RunOptions options;
-  options.do_preprocess = options_.apply_template;
+std::unique_ptr<ResponseStream> ChatLoop::start(const std::string& message, const RunOptions& options) {
   if (options_.independent_turns) return pipeline_.submit(message, options_.gen_config, options);
   return pipeline_.chat(session_, message, options_.gen_config, options);
+}
+
+void ChatLoop::print_prompt(const std::string& message, const RunOptions& options) {
+  const PromptPreview prompt = options_.independent_turns ? pipeline_.preview(message, options)
+                                                          : pipeline_.preview(session_, message, options);
+  console_.out << prompt.text << "\n[";
+  for (size_t i = 0; i < prompt.token_ids.size(); ++i)
+    console_.out << (i > 0 ? ", " : "") << prompt.token_ids[i];
+  console_.out << "]\n";
+  check_written(console_.out);
 }
 
 void ChatLoop::print_stream(ResponseStream& stream) {

@@ -17,6 +17,8 @@ struct ChatLoopOptions {
   std::string system;              // empty: the template's own
   bool independent_turns = false;  // no history: each input is a sequence of its own
   bool apply_template = true;      // off: the input goes to the model as it is
+  bool show_prompt = false;        // prints each prompt, as the model gets it, and its ids
+  std::string end_mark;            // the line that ends a message; empty: the first empty line does
 };
 
 class ChatLoop {
@@ -30,7 +32,8 @@ class ChatLoop {
  private:
   std::optional<std::string> read_message();
   void answer(const std::string& message);
-  std::unique_ptr<ResponseStream> start(const std::string& message);
+  std::unique_ptr<ResponseStream> start(const std::string& message, const RunOptions& options);
+  void print_prompt(const std::string& message, const RunOptions& options);
   void print_stream(ResponseStream& stream);
   void start_over();
 

@@ -106,6 +106,12 @@ std::unique_ptr<ResponseStream> Pipeline::chat(ChatSession& session, const std::
       });
 }
 
+PromptPreview Pipeline::preview(const ChatSession& session, const std::string& prompt,
+                                const RunOptions& options) const {
+  if (options.do_preprocess) return impl_->encoder().preview(conversation(session, prompt), options);
+  return impl_->encoder().preview(encode_turn(impl_->encoder(), session, prompt, options), options);
+}
+
 void Pipeline::end_session(const ChatSession& session) {
   try {
     impl_->runtime()->engine->end_session(session.session_id);

@@ -124,6 +124,10 @@ std::string Pipeline::render(const Prompt& prompt, const RunOptions& options) co
   return impl_->encoder().render(prompt, options);
 }
 
+PromptPreview Pipeline::preview(const Prompt& prompt, const RunOptions& options) const {
+  return impl_->encoder().preview(prompt, options);
+}
+
 Engine& Pipeline::engine() { return *impl_->runtime()->engine; }
 std::shared_ptr<const Tokenizer> Pipeline::tokenizer() const { return impl_->info().tokenizer; }
 std::shared_ptr<const ChatTemplate> Pipeline::chat_template() const { return impl_->info().chat_template; }

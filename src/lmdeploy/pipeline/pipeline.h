@@ -95,8 +95,15 @@ struct Response {
 struct RunOptions {
   bool do_preprocess = true;  // apply the chat template to text prompts
   bool add_generation_prompt = true;
-  JsonObject template_extra;  // more variables for the template
+  bool continue_final_message = false;  // the prompt ends inside the last message; excludes the former
+  JsonObject template_extra;            // more variables for the template
   Json tools;
+};
+
+/// A prompt as the model gets it.
+struct PromptPreview {
+  std::string text;  // after the chat template; of a prompt of ids: their text, control tokens included
+  std::vector<int> token_ids;
 };
 
 /// One running prompt. Destroying it cancels the request. One reader at a time.
@@ -160,6 +167,11 @@ class Pipeline {
 
   /// The prompt text after the chat template.
   std::string render(const Prompt& prompt, const RunOptions& options = {}) const;
+  /// What submit() would send to the model. Throws as it does.
+  PromptPreview preview(const Prompt& prompt, const RunOptions& options = {}) const;
+  /// What chat() would send: the whole conversation, also what the session holds already.
+  PromptPreview preview(const ChatSession& session, const std::string& prompt,
+                        const RunOptions& options = {}) const;
 
   Engine& engine();
   /// nullptr for a checkpoint without tokenizer: then prompts must be ids and text stays empty.

@@ -19,6 +19,7 @@ RenderOptions render_options(const RunOptions& options) {
                 cat("tools: found ", json_kind(options.tools), "; expected an array of functions"));
   RenderOptions render;
   render.add_generation_prompt = options.add_generation_prompt;
+  render.continue_final_message = options.continue_final_message;
   render.tools = options.tools;
   render.extra = options.template_extra;
   return render;
@@ -40,8 +41,23 @@ std::vector<int> PromptEncoder::encode(const Prompt& prompt, const RunOptions& o
     check_ids(*ids);
     return *ids;
   }
+  return encode_text(prompt, render(prompt, options), options);
+}
+
+PromptPreview PromptEncoder::preview(const Prompt& prompt, const RunOptions& options) const {
+  if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) {
+    check_ids(*ids);
+    return {tokenizer_ ? tokenizer_->decode(*ids, /*skip_special_tokens=*/false) : "", *ids};
+  }
+  std::string text = render(prompt, options);
+  std::vector<int> ids = encode_text(prompt, text, options);
+  return {std::move(text), std::move(ids)};
+}
+
+// `text`: what `prompt` has been rendered to.
+std::vector<int> PromptEncoder::encode_text(const Prompt& prompt, const std::string& text,
+                                            const RunOptions& options) const {
   const bool is_raw = std::holds_alternative<std::string>(prompt) && !options.do_preprocess;
-  const std::string text = render(prompt, options);
   std::vector<int> ids = is_raw ? encode_raw(text) : encode_rendered(text);
   check_ids(ids);
   return ids;

@@ -19,12 +19,16 @@ class PromptEncoder {
   /// Throws Error(kInvalidArgument) for a prompt that is malformed or gives no ids, with the template's or
   /// the tokenizer's own reason.
   std::vector<int> encode(const Prompt& prompt, const RunOptions& options) const;
+  /// The ids of encode() and their text.
+  PromptPreview preview(const Prompt& prompt, const RunOptions& options) const;
   /// The text that encode() turns into ids.
   std::string render(const Prompt& prompt, const RunOptions& options) const;
   /// Text that continues a sequence: no template, nothing added.
   std::vector<int> encode_continuation(const std::string& text) const;
 
  private:
+  std::vector<int> encode_text(const Prompt& prompt, const std::string& text,
+                               const RunOptions& options) const;
   std::string render_text(const std::string& prompt, const RunOptions& options) const;
   std::string render_messages(const Json& messages, const RunOptions& options) const;
   std::vector<int> encode_raw(const std::string& text) const;

@@ -68,6 +68,32 @@ TEST(PromptEncoder, MessagesAndIds) {
   EXPECT_EQ(encoder.render(messages, {}), "<s>[user]a[user]a");
 }
 
+TEST(PromptEncoder, PreviewIsTextAndIdsOfThePrompt) {
+  const PromptEncoder encoder = make_encoder(true, "llama2", "");
+  const PromptPreview of_text = encoder.preview("a"s, {});
+  EXPECT_EQ(of_text.text, "[user]a");
+  EXPECT_EQ(of_text.token_ids, (std::vector<int>{kBos, kUser, kA}));
+  RunOptions raw;
+  raw.do_preprocess = false;
+  EXPECT_EQ(encoder.preview("a"s, raw).text, "a");
+  EXPECT_EQ(encoder.preview(std::vector<int>{2, 2}, {}).token_ids, (std::vector<int>{2, 2}));
+  expect_error(ErrorCode::kInvalidArgument, {"vocabulary"},
+               [&] { encoder.preview(std::vector<int>{3}, {}); });
+}
+
+TEST(PromptEncoder, F11_ContinuesTheLastMessage) {
+  const PromptEncoder encoder(make_tokenizer(false), make_catalogue_template({.model_name = "qwen2d5"}), 3);
+  const Json half =
+      parse_json(R"([{"role":"user","content":"a"},{"role":"assistant","content":"1, 2,"}])", "test");
+  RunOptions options;
+  options.continue_final_message = true;
+  expect_error(ErrorCode::kInvalidArgument, {"continue_final_message", "add_generation_prompt"},
+               [&] { encoder.render(half, options); });
+  options.add_generation_prompt = false;
+  const std::string text = encoder.render(half, options);
+  EXPECT_EQ(text.substr(text.size() - 27), "<|im_start|>assistant\n1, 2,") << text;
+}
+
 TEST(PromptEncoder, BadInput_Prompts) {
   const PromptEncoder encoder = make_encoder(false, "jinja", "");
   const RunOptions raw = {.do_preprocess = false, .template_extra = {}, .tools = {}};

@@ -44,7 +44,8 @@ struct CatalogueEntry {
 
 /// By name, alias or deprecated name; null if there is none.
 const CatalogueEntry* find_catalogue_entry(std::string_view name);
-/// The name of the template for a model path, by substrings, ignoring case; null if no rule fits.
+/// The name of the template for a model path, by substrings of the model's own folder or, if no rule fits
+/// that, of the next one above it that a rule fits; case is ignored. null if there is none.
 const std::string_view* match_model_path(std::string_view path);
 
 }  // namespace lmdeploy

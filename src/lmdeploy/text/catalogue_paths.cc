@@ -8,14 +8,14 @@
 namespace lmdeploy {
 namespace {
 
-// Fits a path that contains all of `all` and none of `none`, in lower case.
+// Fits a name that contains all of `all` and none of `none`, in lower case.
 struct PathRule {
   std::string_view name;  // of the template
   std::array<std::string_view, 3> all;
   std::array<std::string_view, 5> none = {};
 };
 
-// The first rule that fits decides: the order matters, also where it is odd ("qwen2_5" in a path is "qwen").
+// The first rule that fits decides.
 constexpr PathRule kRules[] = {
     {"deepseek-v3", {"deepseek-v3"}},
     {"deepseek-r1", {"deepseek-r1"}},
@@ -57,7 +57,7 @@ constexpr PathRule kRules[] = {
     {"llama3_2", {"llama3.2-"}},
     {"minicpm3", {"minicpm3-"}},
     {"minicpmv-2d6", {"minicpm-v-2_6"}},
-    {"qwen", {"qwen"}, {"qwen2.5", "qwen3", "qwq"}},
+    {"qwen", {"qwen"}, {"qwen2.5", "qwen2_5", "qwen3", "qwq"}},
     {"qwen2d5", {"qwen2.5"}, {"vl"}},
     {"qwen2d5", {"qwen2_5"}, {"vl"}},
     {"qwen2d5-vl", {"qwen2.5", "vl"}},
@@ -96,24 +96,45 @@ constexpr PathRule kRules[] = {
     {"llama4", {"llama-4"}},
 };
 
-bool fits(const PathRule& rule, std::string_view path) {
+// "yi" is the beginning of many a word: it must stand alone ("yi-34b", "01-ai/yi", not "yifan").
+bool contains_word(std::string_view name, std::string_view word) {
+  const auto is_letter = [&](size_t i) { return i < name.size() && name[i] >= 'a' && name[i] <= 'z'; };
+  for (size_t at = name.find(word); at != std::string_view::npos; at = name.find(word, at + 1))
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+  return false;
+}
+
+bool fits(const PathRule& rule, std::string_view name) {
   const auto contains = [&](std::string_view part) {
-    return !part.empty() && path.find(part) != std::string_view::npos;
+    if (part == "yi") return contains_word(name, part);
+    return !part.empty() && name.find(part) != std::string_view::npos;
   };
   const auto absent_or_contained = [&](std::string_view part) { return part.empty() || contains(part); };
   return std::all_of(rule.all.begin(), rule.all.end(), absent_or_contained) &&
          std::none_of(rule.none.begin(), rule.none.end(), contains);
 }
 
+const std::string_view* match_name(std::string_view name) {
+  const auto rule =
+      std::find_if(std::begin(kRules), std::end(kRules), [&](const PathRule& r) { return fits(r, name); });
+  return rule == std::end(kRules) ? nullptr : &rule->name;
+}
+
 }  // namespace
 
+// The model's own folder says more than those above it, which may be a user's or a project's.
 const std::string_view* match_model_path(std::string_view path) {
   std::string lower(path);
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 0x20);
-  const auto rule =
-      std::find_if(std::begin(kRules), std::end(kRules), [&](const PathRule& r) { return fits(r, lower); });
-  return rule == std::end(kRules) ? nullptr : &rule->name;
+  std::string_view rest = lower;
+  while (!rest.empty()) {
+    const size_t slash = rest.find_last_of("/\\");
+    const std::string_view name = slash == std::string_view::npos ? rest : rest.substr(slash + 1);
+    if (const std::string_view* found = match_name(name)) return found;
+    rest = slash == std::string_view::npos ? std::string_view() : rest.substr(0, slash);
+  }
+  return nullptr;
 }
 
 }  // namespace lmdeploy

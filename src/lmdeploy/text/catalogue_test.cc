@@ -287,7 +287,7 @@ TEST(Catalogue, PathsGiveNames) {
       {"01-ai/Yi-34B-Chat", "yi"},
       {"01-ai/Yi-VL-6B", "yi-vl"},
       {"mistralai/Mistral-7B-Instruct-v0.2", "mistral"},
-      {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mistral"},  // the same template
+      {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral"},
       {"Mixtral-8x7B-Instruct-v0.1", "mixtral"},
       {"google/gemma-7b-it", "gemma"},
       {"deepseek-ai/deepseek-llm-7b-chat", "deepseek"},
@@ -305,6 +305,28 @@ TEST(Catalogue, PathsGiveNames) {
     EXPECT_EQ(found != nullptr ? *found : "none", name) << path;
   }
   EXPECT_EQ(match_model_path("HuggingFaceTB/SmolLM2-135M"), nullptr);
+}
+
+// A part of a path that says nothing about the model must not choose its template.
+TEST(Catalogue, FoldersAboveTheModelDoNotDecide) {
+  const std::pair<const char*, const char*> kPaths[] = {
+      {"/home/yifan/models/SmolLM2-135M", "none"},
+      {"/data/yield/hyip/m", "none"},
+      {"01-ai/Yi-1.5-9B-Chat", "yi"},
+      {"/models/01-ai/yi/", "yi"},
+      {"/work/qwen-vs-llama/vicuna-7b", "vicuna"},
+      {"/falcon/disk1/gemma-2b-it", "gemma"},
+      {"C:\\models\\Qwen3-8B", "qwen3"},
+      {"/cache/models--Qwen--Qwen2.5-7B-Instruct/snapshots/0a1b2c", "qwen2d5"},
+      {"Qwen/qwen2_5-7b-instruct", "qwen2d5"},
+      {"Qwen/qwen2_5-vl-7b", "qwen2d5-vl"},
+      {"", "none"},
+      {"///", "none"},
+  };
+  for (const auto& [path, name] : kPaths) {
+    const std::string_view* found = match_model_path(path);
+    EXPECT_EQ(found != nullptr ? *found : "none", name) << path;
+  }
 }
 
 TEST(Catalogue, NamesAreSortedWithoutDeprecatedOnes) {

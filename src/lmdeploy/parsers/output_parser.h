@@ -1,0 +1,76 @@
+// The parsers of model output: thoughts and tool calls out of text that arrives in pieces.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdeploy/core/json.h"
+#include "lmdeploy/parsers/output_delta.h"
+
+namespace lmdeploy {
+
+/// Which parsers to use: names as --reasoning-parser and --tool-call-parser take them; "": none.
+struct OutputParserNames {
+  std::string reasoning, tool_calls;
+
+  /// Throws Error(kInvalidArgument) that lists the known names.
+  void validate() const;
+};
+
+std::vector<std::string> reasoning_parser_names();  // sorted
+std::vector<std::string> tool_parser_names();       // sorted
+
+/// The parsers that fit a chat template: its catalogue name, or the source of a Jinja template.
+OutputParserNames parsers_for_template(std::string_view name, std::string_view jinja_source);
+
+/// Whether a rendered prompt ends inside a thought, so that the output does not open one itself.
+bool prompt_opens_thought(std::string_view prompt);
+
+struct OutputParserOptions {
+  OutputParserNames names;
+  /// false (the request's enable_thinking): everything is the answer, tags included.
+  bool enable_thinking = true;
+  /// prompt_opens_thought() of this request. Unset: what the reasoning parser assumes.
+  std::optional<bool> prompt_opens_thought = std::nullopt;
+  /// OpenAI's array of tools, or null: types the arguments of forms that write them as plain text.
+  Json tools = nullptr;
+  /// Ids of calls that bring none. Unset: "chatcmpl-tool-" and random letters; for Mistral, whose templates
+  /// take nothing else, nine random letters.
+  std::function<std::string()> make_id = {};
+};
+
+/// One output. Text goes in as it comes, special tokens included (skip_special_tokens off: some markers are
+/// special tokens). What comes out, joined, does not depend on the cuts.
+/// - A thought is looked for first: a call inside a thought is a thought.
+/// - A call is given out when it is complete and well-formed: the name is text, the arguments are a JSON
+/// object.
+///   Everything else is content; nothing is lost. Newlines in front of a call belong to it, and so does white
+///   space around and between calls that no text follows.
+/// Not thread-safe.
+class OutputParser {
+ public:
+  /// Throws as OutputParserNames::validate.
+  explicit OutputParser(OutputParserOptions options);
+  ~OutputParser();
+  OutputParser(OutputParser&&) noexcept;
+  OutputParser& operator=(OutputParser&&) noexcept;
+
+  OutputDelta push(std::string_view text);
+  /// The text has ended. Nothing may be pushed after it; a second finish() gives nothing.
+  OutputDelta finish();
+  /// All deltas so far.
+  const ParsedOutput& result() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The whole text at once.
+ParsedOutput parse_output(std::string_view text, OutputParserOptions options);
+
+}  // namespace lmdeploy

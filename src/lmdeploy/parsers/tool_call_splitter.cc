@@ -1,0 +1,95 @@
+#include "lmdeploy/parsers/tool_call_splitter.h"
+
+#include <utility>
+
+namespace lmdeploy {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+
+}  // namespace
+
+ToolCallSplitter::ToolCallSplitter(const ToolFormat& format, Json tools, std::function<std::string()> make_id)
+    : format_(format), tools_(std::move(tools)), make_id_(std::move(make_id)), reader_(tools_) {}
+
+void ToolCallSplitter::push(std::string_view text, OutputDelta& delta) {
+  held_ += text;
+  while (advance(/*at_end=*/false, delta)) {
+  }
+}
+
+void ToolCallSplitter::finish(OutputDelta& delta) {
+  while (advance(/*at_end=*/true, delta)) {
+  }
+  if (calls_ == 0 || !blank_) delta.content += space_;
+  space_.clear();
+}
+
+// Whether there may be more to do with the text at hand.
+bool ToolCallSplitter::advance(bool at_end, OutputDelta& delta) {
+  return in_call_ ? read_call(at_end, delta) : read_text(at_end, delta);
+}
+
+bool ToolCallSplitter::read_text(bool at_end, OutputDelta& delta) {
+  size_t at = 0;
+  const CallForm* form = find_form(at_end, at);
+  give_text(std::string_view(held_).substr(0, at), delta);
+  held_.erase(0, at);
+  if (form == nullptr) return false;
+  reader_.start(*form);
+  in_call_ = true;
+  return true;
+}
+
+// The form that begins first, and where. nullptr: none; text from `at` on may begin one.
+const CallForm* ToolCallSplitter::find_form(bool at_end, size_t& at) const {
+  bool opens = opens_;
+  for (at = 0; at < held_.size(); ++at) {
+    const std::string_view rest = std::string_view(held_).substr(at);
+    bool begins = false;
+    for (const CallForm& form : format_.forms) {
+      if (form.opens_output && !opens) continue;
+      if (rest.starts_with(form.start)) return &form;
+      begins = begins || form.start.starts_with(rest);
+    }
+    if (begins && !at_end) return nullptr;
+    opens = opens && kSpace.find(held_[at]) != std::string_view::npos;
+  }
+  return nullptr;
+}
+
+bool ToolCallSplitter::read_call(bool at_end, OutputDelta& delta) {
+  const CallReader::Outcome outcome = reader_.read(held_, at_end);
+  if (outcome == CallReader::Outcome::kMore) return false;
+  const size_t used = reader_.position();
+  if (outcome == CallReader::Outcome::kCall) give_call(delta);
+  if (outcome == CallReader::Outcome::kNone) give_text(std::string_view(held_).substr(0, used), delta);
+  held_.erase(0, used);
+  in_call_ = outcome == CallReader::Outcome::kCall;
+  return true;
+}
+
+void ToolCallSplitter::give_text(std::string_view text, OutputDelta& delta) {
+  if (blank_) {
+    const size_t begin = std::min(text.find_first_not_of(kSpace), text.size());
+    space_ += text.substr(0, begin);
+    text.remove_prefix(begin);
+  }
+  if (text.empty()) return;
+  blank_ = opens_ = false;
+  const size_t end = text.find_last_not_of('\n') + 1;  // 0: newlines only
+  if (end > 0) {
+    delta.content += std::exchange(space_, {});
+    delta.content += text.substr(0, end);
+  }
+  space_ += text.substr(end);
+}
+
+void ToolCallSplitter::give_call(OutputDelta& delta) {
+  const ToolCall& call = reader_.call();
+  delta.tool_calls.push_back({calls_++, call.id.empty() ? make_id_() : call.id, call.name, call.arguments});
+  space_.clear();
+  blank_ = true;
+}
+
+}  // namespace lmdeploy

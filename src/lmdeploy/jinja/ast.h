@@ -96,6 +96,52 @@ struct Expression {
   int height = 1;  // of the tree below, bounded by the parser
 };
 
+/// Calls `visit` with each expression directly below `parent`.
+template <typename Visit>
+class ChildVisitor {
+ public:
+  explicit ChildVisitor(Visit& visit) : visit_(visit) {}
+  void operator()(const Literal&) {}
+  void operator()(const Name&) {}
+  void operator()(const ListDisplay& n) { all(n.items); }
+  void operator()(const DictDisplay& n) {
+    for (const auto& [key, value] : n.entries) one(key), one(value);
+  }
+  void operator()(const Unary& n) { one(n.operand); }
+  void operator()(const Binary& n) { one(n.left), one(n.right); }
+  void operator()(const Logical& n) { one(n.left), one(n.right); }
+  void operator()(const Comparison& n) {
+    one(n.first);
+    for (const auto& [op, operand] : n.rest) one(operand);
+  }
+  void operator()(const Concatenation& n) { all(n.parts); }
+  void operator()(const Conditional& n) { one(n.condition), one(n.then), one(n.otherwise); }
+  void operator()(const AttributeAccess& n) { one(n.object); }
+  void operator()(const Subscript& n) { one(n.object), one(n.index); }
+  void operator()(const SliceAccess& n) { one(n.object), one(n.start), one(n.stop), one(n.step); }
+  void operator()(const Call& n) { one(n.callee), all(n.arguments); }
+  void operator()(const Filter& n) { one(n.input), all(n.arguments); }
+  void operator()(const Test& n) { one(n.input), all(n.arguments); }
+
+ private:
+  void one(const ExpressionPtr& child) {
+    if (child) visit_(*child);
+  }
+  void all(const std::vector<ExpressionPtr>& children) {
+    for (const auto& child : children) one(child);
+  }
+  void all(const CallArguments& arguments) {
+    all(arguments.positional);
+    for (const auto& [name, value] : arguments.named) one(value);
+    one(arguments.star), one(arguments.star_star);
+  }
+  Visit& visit_;
+};
+template <typename Visit>
+void for_each_child(const Expression& parent, Visit visit) {
+  std::visit(ChildVisitor<Visit>(visit), parent.node);
+}
+
 /// Where `for` and `set` store: a name, `namespace.attribute`, or a tuple of such.
 struct Target {
   std::string name;
@@ -155,6 +201,8 @@ struct With {
 /// A body with a scope of its own: generation, block, autoescape false.
 struct Scoped {
   Body body;
+  /// A block without the word `scoped`: it sees the variables of the top level and no others.
+  bool sees_top_only = false;
 };
 struct Break {};
 struct Continue {};

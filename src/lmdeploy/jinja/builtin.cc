@@ -63,6 +63,9 @@ Args::Args(const Builtin& builtin, Arguments arguments) : name_(builtin.name) {
     return found;
   };
   const bool takes_named = take("**"), takes_positional = take("*");
+  const auto slash = std::find(names.begin(), names.end(), "/");
+  const auto num_positional = slash == names.end() ? 0 : static_cast<size_t>(slash - names.begin());
+  if (slash != names.end()) names.erase(slash);
   bound_.resize(names.size());
   auto& positional = arguments.positional;
   if (positional.size() > names.size() && !takes_positional)
@@ -72,19 +75,21 @@ Args::Args(const Builtin& builtin, Arguments arguments) : name_(builtin.name) {
       bound_[i] = std::move(positional[i]);
     else
       rest.positional.push_back(std::move(positional[i]));
-  bind_named(names, arguments, takes_named);
+  bind_named(names, num_positional, arguments, takes_named);
   for (size_t i = 0; i < names.size(); ++i)
     if (!has(i) && names[i].back() != '?')
       throw Failure(cat(name_, "() is missing the argument '", names[i], "'"));
 }
 
-void Args::bind_named(std::span<const std::string_view> names, Arguments& arguments, bool takes_rest) {
+void Args::bind_named(std::span<const std::string_view> names, size_t num_positional, Arguments& arguments,
+                      bool takes_rest) {
   for (auto& [name, value] : arguments.named) {
     const auto same = [&](std::string_view parameter) {
       if (parameter == "self") return false;  // positional only
       return parameter.back() == '?' ? parameter.substr(0, parameter.size() - 1) == name : parameter == name;
     };
-    const auto found = std::find_if(names.begin(), names.end(), same);
+    const auto found =
+        std::find_if(names.begin() + static_cast<std::ptrdiff_t>(num_positional), names.end(), same);
     if (found == names.end()) {
       if (!takes_rest) throw Failure(cat(name_, "() got an unexpected keyword argument '", name, "'"));
       rest.named.emplace_back(std::move(name), std::move(value));

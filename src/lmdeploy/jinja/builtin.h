@@ -15,7 +15,7 @@ class Args;
 struct Builtin {
   std::string_view name;
   /// Names separated by blanks; "name?" may be left out; "*" takes further positional ones, "**" named ones.
-  /// "self" is positional only.
+  /// "self", and all before a "/", are positional only.
   std::string_view parameters;
   Value (*run)(Interpreter& interpreter, Args& args);
 };
@@ -42,7 +42,9 @@ class Args {
   Arguments rest;  // what "*" and "**" took
 
  private:
-  void bind_named(std::span<const std::string_view> names, Arguments& arguments, bool takes_rest);
+  /// The first `num_positional` of `names` cannot be named.
+  void bind_named(std::span<const std::string_view> names, size_t num_positional, Arguments& arguments,
+                  bool takes_rest);
   std::string_view name_;
   std::vector<std::optional<Value>> bound_;
 };

@@ -226,7 +226,9 @@ Value round_filter(Interpreter&, Args& args) {
   }
   if (method != "ceil" && method != "floor") throw Failure("method must be common, ceil or floor");
   const double scale = std::pow(10.0, precision), scaled = args[0].as_double() * scale;
-  return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
+  if (!std::isfinite(scaled)) throw Failure("cannot convert float infinity or NaN to integer");
+  const double whole = method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
+  return (whole + 0.0) / scale;  // an integer in Python: no negative zero
 }
 
 Value to_float_filter(Interpreter&, Args& args) {

@@ -107,7 +107,18 @@ std::string pad(const std::string& sign, const std::string& body, const Spec& sp
   return out;
 }
 
+// The character with this number.
+std::string character(const Value& value) {
+  const Int code = value.as_int();
+  if (code < 0 || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+    throw Failure("%c arg not in the range of Unicode characters");
+  std::string one;
+  append_utf8(one, static_cast<char32_t>(code));
+  return one;
+}
+
 std::string format_number(const Value& value, const Spec& spec) {
+  if (spec.type == 'c' && value.is_integral()) return pad("", character(value), spec, '>');
   const bool negative = value.is_float() ? std::signbit(value.as_double()) : value.as_int() < 0;
   const std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
   std::string body = number_body(value, spec);
@@ -215,11 +226,8 @@ class PercentFormatter {
       return pad("", cut(type == 's' ? to_text(value) : repr(value), spec.precision), spec, '>');
     if (type == 'c') {
       if (value.is_text() && value.text().length == 1) return pad("", value.utf8(), spec, '>');
-      const bool valid = value.is_integral() && value.as_int() >= 0 && value.as_int() < 0xd800;
-      if (!valid) throw Failure("%c requires int or char");
-      std::string one;
-      append_utf8(one, static_cast<char32_t>(value.as_int()));
-      return pad("", one, spec, '>');
+      if (!value.is_integral()) throw Failure("%c requires int or char");
+      return pad("", character(value), spec, '>');
     }
     if (value.is_undefined()) fail_undefined(value);
     if (std::string_view("diuxXoeEfFgG").find(type) == std::string_view::npos)
@@ -367,10 +375,12 @@ Value escaped_values(const Value& value) {
 std::string format_value(const Value& value, std::string_view spec_text) {
   if (spec_text.empty()) return to_text(value);
   const Spec spec = parse_spec(spec_text);
-  const bool as_number = value.is_number() && !(value.is_bool() && (spec.type == 0 || spec.type == 's'));
-  if (as_number) return format_number(value, spec);
-  const bool text_like = value.is_text() || value.is_bool();
-  if (!text_like)
+  const bool as_integer =
+      value.is_integral() &&
+      (spec.type == 0 || std::string_view("dnxXobc").find(spec.type) != std::string_view::npos);
+  if (as_integer && spec.precision >= 0) throw Failure("Precision not allowed in integer format specifier");
+  if (value.is_number()) return format_number(value, spec);  // True is 1 as soon as there is a spec
+  if (!value.is_text())
     throw Failure(cat("unsupported format string passed to ", value.type_name(), ".__format__"));
   if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.grouping != 0)
     throw Failure(cat("Unknown format code in '", spec_text, "' for object of type 'str'"));

@@ -1,10 +1,13 @@
 // Functions that every template sees.
+#include <locale.h>
+
 #include <algorithm>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/jinja/builtin.h"
 #include "lmdeploy/jinja/interpreter.h"
 #include "lmdeploy/jinja/print.h"
+#include "lmdeploy/jinja/text.h"
 
 namespace lmdeploy::jinja {
 namespace {
@@ -102,6 +105,16 @@ class Joiner final : public Object {
   bool used_ = false;
 };
 
+// `self`: jinja2's access to the template's blocks. A chat template prints each block once, where it stands.
+class TemplateReference final : public Object {
+ public:
+  std::string_view type_name() const override { return "TemplateReference"; }
+  void print(std::string& out, int) const override { out += "<TemplateReference None>"; }
+  std::optional<Value> attribute(Interpreter&, std::string_view name) override {
+    throw Failure(cat("self.", name, ": blocks cannot be called in chat templates"));
+  }
+};
+
 Int bound(const Value& value) {
   if (value.is_undefined()) fail_undefined(value);
   if (!value.is_integral())
@@ -123,6 +136,7 @@ std::vector<std::pair<Value, Value>> fields_of(const Arguments& arguments) {
   std::vector<std::pair<Value, Value>> fields;
   if (arguments.positional.size() > 1) throw Failure("expected at most 1 positional argument");
   for (const Value& source : arguments.positional) {
+    if (source.is_undefined()) fail_undefined(source);
     if (source.is_dict()) {
       fields = source.dict().entries;
       continue;
@@ -160,30 +174,49 @@ Value joiner(Interpreter&, Args& args) {
 
 Value raise_exception(Interpreter&, Args& args) { throw Failure(to_text(args[0])); }
 
-// strftime() of the C locale, with microseconds (%f) as zeros and no time zone, as Python's naive datetime.
-Value strftime_now(Interpreter& interpreter, Args& args) {
-  std::string format;
-  const std::string& given = args.text(0);
-  if (given.size() > 1024) throw Failure("strftime_now: a format of more than 1024 bytes");
-  for (size_t i = 0; i < given.size(); ++i) {
-    const char next = given[i] == '%' && i + 1 < given.size() ? given[i + 1] : '\0';
-    if (next == 'f') format += "000000";
-    if (next != 'f' && next != 'z' && next != 'Z') format += given[i];
-    if (next != 0) {
-      if (next != 'f' && next != 'z' && next != 'Z') format += next;
-      ++i;
-    }
+// The directives that Python's datetime puts in itself, before the C library formats the rest.
+std::string expand_python_directives(std::string_view format, const LocalTime& now) {
+  const std::string microsecond = std::to_string(1'000'000 + now.microsecond).substr(1);
+  std::string out;
+  for (size_t i = 0; i < format.size(); ++i) {
+    const char kind = format[i] == '%' && i + 1 < format.size() ? format[i + 1] : '\0';
+    if (kind == 'f')
+      out += microsecond;
+    else if (kind == 'z')
+      out += now.offset;
+    else if (kind == 'Z')
+      out += replace_text(now.zone, "%", "%%", SIZE_MAX);
+    else
+      out += format.substr(i, kind == 0 ? 1 : 2);
+    i += kind == 0 ? 0 : 1;
   }
-  const std::tm now = interpreter.now();
-  std::string out(format.size() * 64 + 64, '\0');
-  out.resize(std::strftime(out.data(), out.size(), format.c_str(), &now));
-  return Value(std::move(out));
+  return out;
+}
+
+// strftime() of the C locale.
+Value strftime_now(Interpreter& interpreter, Args& args) {
+  static const locale_t kLocale = newlocale(LC_ALL_MASK, "C", nullptr);
+  constexpr size_t kMaxFormatBytes = 1024, kMaxOutputBytes = 64 * kMaxFormatBytes;
+  const std::string& given = args.text(0);
+  if (given.size() > kMaxFormatBytes)
+    throw Failure(cat("strftime_now: a format of more than ", kMaxFormatBytes, " bytes"));
+  if (given.find('\0') != std::string::npos) throw Failure("strftime_now: embedded null character");
+  const LocalTime now = interpreter.now();
+  const std::string format = expand_python_directives(given, now);
+  std::string out(kMaxOutputBytes, '\0');
+  out.resize(strftime_l(out.data(), out.size(), format.c_str(), &now.date, kLocale));
+  return Value(repair_utf8(out));
+}
+
+Value refuse_lipsum(Interpreter&, Args&) {
+  throw Failure("lipsum() is not supported in chat templates (a prompt must not depend on chance)");
 }
 
 constexpr Builtin kGlobals[] = {
     {"cycler", "*", cycler},
     {"dict", "* **", dict},
     {"joiner", "sep?", joiner},
+    {"lipsum", "* **", refuse_lipsum},
     {"namespace", "* **", make_namespace},
     {"raise_exception", "message", raise_exception},
     {"range", "start stop? step?", range},
@@ -197,6 +230,7 @@ const Value* find_global(std::string_view name) {
     std::vector<std::pair<std::string_view, Value>> values;
     for (const Builtin& builtin : kGlobals)
       values.emplace_back(builtin.name, ObjectPtr(std::make_shared<Function>(builtin)));
+    values.emplace_back("self", ObjectPtr(std::make_shared<TemplateReference>()));
     return values;
   }();
   for (const auto& [own, value] : kValues)

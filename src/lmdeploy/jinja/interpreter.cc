@@ -104,7 +104,8 @@ ScopePtr Interpreter::inner_scope() const {
 
 std::string Interpreter::render(const Body& body) {
   // Assignments at the top hide the caller's variables and leave them as they are.
-  const Enter enter(*this, inner_scope());
+  top_ = inner_scope();
+  const Enter enter(*this, top_);
   return capture([&] { run(body); });
 }
 
@@ -184,16 +185,17 @@ bool Interpreter::run_loop(const For& node, const ScopePtr& outer, const Value& 
       }));
     };
   const auto loop = std::make_shared<LoopState>(iterable, std::move(items), size, depth, std::move(recurse));
-  bool any = false;
+  bool completed = false;
   while (const std::optional<Value> item = loop->next()) {
-    any = true;
     budget_.charge(1);
     const Enter body_scope(*this, inner_scope());
     scope_->set("loop", ObjectPtr(loop));
     assign(node.target, *item);
-    if (run(node.body) == Flow::kBreak) break;
+    const Flow flow = run(node.body);
+    if (flow == Flow::kBreak) break;
+    completed |= flow == Flow::kNormal;
   }
-  return any;
+  return completed;
 }
 
 void Interpreter::assign(const Target& target, const Value& value) {
@@ -251,7 +253,10 @@ Interpreter::Flow Interpreter::run_node(const With& node) {
   return run(node.body);
 }
 
-Interpreter::Flow Interpreter::run_node(const Scoped& node) { return run_scoped(node.body); }
+Interpreter::Flow Interpreter::run_node(const Scoped& node) {
+  const Enter enter(*this, node.sees_top_only ? top_ : scope_);
+  return run_scoped(node.body);
+}
 
 Interpreter::Flow Interpreter::run_node(const NeedsLoader& node) {
   throw Failure(cat("'", node.tag, "' needs other template files; a chat template must be one file"));

@@ -61,11 +61,12 @@ class Interpreter {
   bool apply_test(std::string_view name, const Value& input, Arguments arguments);
   Value new_namespace(std::vector<std::pair<std::string, Value>> fields);
   Budget& budget() { return budget_; }
-  std::tm now() const { return clock_(); }
+  LocalTime now() const { return clock_(); }
 
   /// Runs the body of a macro with its parameters bound in a scope below `closure`.
   Value call_macro(const MacroDefinition& macro, const ScopePtr& closure, Arguments arguments);
-  /// Runs a `for` over `iterable`; `depth` counts loop(...) calls around it. Returns false if no item came.
+  /// Runs a `for` over `iterable`; `depth` counts loop(...) calls around it. Returns whether the
+  /// body reached its end for some item: if not, also after break and continue, jinja2 runs the `else` part.
   bool run_loop(const For& node, const ScopePtr& outer, const Value& iterable, int depth);
   /// What `body` prints.
   template <typename Run>
@@ -146,6 +147,7 @@ class Interpreter {
   int level_ = 0;
   int line_ = 0;
   ScopePtr scope_;
+  ScopePtr top_;  // of the template itself
   std::string* out_ = nullptr;
   Value filter_input_;  // the body of the filter or set block whose filters are being applied
   // Things that values may refer to in circles: emptied at the end.

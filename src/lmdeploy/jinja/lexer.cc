@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/jinja/unicode.h"
@@ -215,7 +216,9 @@ class Lexer {
     const bool after_dot = at_ > 0 && text_[at_ - 1] == '.';
     if (!after_dot && take_fraction(i, digits)) {
       double value = 0;
-      std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      if (read.ec == std::errc::result_out_of_range)
+        value = std::strtod(digits.c_str(), nullptr);  // inf or 0
       return add_literal(Value(value), i);
     }
     add_integer(digits, 10, i);

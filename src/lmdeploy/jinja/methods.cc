@@ -66,6 +66,17 @@ Value part(const Args& args, size_t first) {
   return slice(args[0], args.get(first, {}), args.get(first + 1, {}), {});
 }
 
+// Python finds nothing, not even "", where `start` lies behind `stop` or behind the end.
+bool is_void_range(const Args& args, size_t first) {
+  const auto length = static_cast<Int>(args[0].text().length);
+  const auto bound = [&](size_t i, Int absent) {
+    if (args.absent_or_none(i)) return absent;
+    const Int value = args.integer(i);
+    return value < 0 ? std::max<Int>(0, value + length) : value;
+  };
+  return bound(first, 0) > std::min(bound(first + 1, length), length);
+}
+
 // startswith and endswith: one text or a tuple of texts.
 template <bool kStart>
 Value has_affix(Interpreter&, Args& args) {
@@ -75,6 +86,7 @@ Value has_affix(Interpreter&, Args& args) {
     if (!affix.is_text())
       throw Failure(cat(kStart ? "startswith" : "endswith", " first arg must be str or a tuple of str, not ",
                         affix.type_name()));
+    if (is_void_range(args, 2)) continue;
     if (kStart ? within.utf8().starts_with(affix.utf8()) : within.utf8().ends_with(affix.utf8())) return true;
   }
   return false;
@@ -101,7 +113,7 @@ size_t find_from(std::string_view text, std::string_view wanted, bool from_right
 std::optional<size_t> locate(const Args& args, bool from_right) {
   const Value within = part(args, 2);
   const size_t at = find_from(within.utf8(), args.text(1), from_right);
-  if (at == std::string::npos) return std::nullopt;
+  if (at == std::string::npos || is_void_range(args, 2)) return std::nullopt;
   const Value skipped = slice(args[0], {}, args.get(2, Value(Int{0})), {});
   return (args.absent_or_none(2) ? 0 : skipped.text().length) +
          count_code_points(std::string_view(within.utf8()).substr(0, at));
@@ -116,6 +128,7 @@ Value find(Interpreter&, Args& args) {
 Value count(Interpreter&, Args& args) {
   const Value within = part(args, 2);
   const std::string& needle = args.text(1);
+  if (is_void_range(args, 2)) return Int{0};
   if (needle.empty()) return Value::size(within.text().length + 1);
   Int found = 0;
   for (size_t at = 0; (at = find_text(within.utf8(), needle, at)) != std::string::npos; at += needle.size())
@@ -283,13 +296,13 @@ Value is_integer(Interpreter&, Args& args) { return args[0].as_double() == std::
 constexpr Builtin kTextMethods[] = {
     {"capitalize", "self", convert<capitalize>},
     {"casefold", "self", convert<fold_case>},
-    {"center", "self width fill?", justify<Justify::kCenter>},
-    {"count", "self sub start? end?", count},
-    {"endswith", "self suffix start? end?", has_affix<false>},
+    {"center", "self width fill? /", justify<Justify::kCenter>},
+    {"count", "self sub start? end? /", count},
+    {"endswith", "self suffix start? end? /", has_affix<false>},
     {"expandtabs", "self tabsize?", expand_tabs},
-    {"find", "self sub start? end?", find<false, false>},
+    {"find", "self sub start? end? /", find<false, false>},
     {"format", "self * **", format},
-    {"index", "self sub start? end?", find<false, true>},
+    {"index", "self sub start? end? /", find<false, true>},
     {"isalnum", "self", is_alnum},
     {"isalpha", "self", is_all<CharClass::kAlpha>},
     {"isascii", "self", is_ascii_text},
@@ -302,36 +315,36 @@ constexpr Builtin kTextMethods[] = {
     {"isspace", "self", is_all<CharClass::kSpace>},
     {"istitle", "self", is_title},
     {"isupper", "self", is_upper},
-    {"join", "self iterable", join},
-    {"ljust", "self width fill?", justify<Justify::kLeft>},
+    {"join", "self iterable /", join},
+    {"ljust", "self width fill? /", justify<Justify::kLeft>},
     {"lower", "self", convert<to_lower>},
-    {"lstrip", "self chars?", strip<Side::kLeft>},
-    {"partition", "self sep", partition<false>},
-    {"removeprefix", "self prefix", remove_affix<true>},
-    {"removesuffix", "self suffix", remove_affix<false>},
-    {"replace", "self old new count?", replace},
-    {"rfind", "self sub start? end?", find<true, false>},
-    {"rindex", "self sub start? end?", find<true, true>},
-    {"rjust", "self width fill?", justify<Justify::kRight>},
-    {"rpartition", "self sep", partition<true>},
+    {"lstrip", "self chars? /", strip<Side::kLeft>},
+    {"partition", "self sep /", partition<false>},
+    {"removeprefix", "self prefix /", remove_affix<true>},
+    {"removesuffix", "self suffix /", remove_affix<false>},
+    {"replace", "self old new / count?", replace},
+    {"rfind", "self sub start? end? /", find<true, false>},
+    {"rindex", "self sub start? end? /", find<true, true>},
+    {"rjust", "self width fill? /", justify<Justify::kRight>},
+    {"rpartition", "self sep /", partition<true>},
     {"rsplit", "self sep? maxsplit?", split<true>},
-    {"rstrip", "self chars?", strip<Side::kRight>},
+    {"rstrip", "self chars? /", strip<Side::kRight>},
     {"split", "self sep? maxsplit?", split<false>},
     {"splitlines", "self keepends?", split_lines_method},
-    {"startswith", "self prefix start? end?", has_affix<true>},
-    {"strip", "self chars?", strip<Side::kBoth>},
+    {"startswith", "self prefix start? end? /", has_affix<true>},
+    {"strip", "self chars? /", strip<Side::kBoth>},
     {"swapcase", "self", convert<swap_case>},
     {"title", "self", convert<title_case>},
     {"upper", "self", convert<to_upper>},
-    {"zfill", "self width", zfill},
+    {"zfill", "self width /", zfill},
 };
 constexpr Builtin kListMethods[] = {{"copy", "self", copy},
-                                    {"count", "self value", count_items},
-                                    {"index", "self value start? stop?", index_of}};
-constexpr Builtin kTupleMethods[] = {{"count", "self value", count_items},
-                                     {"index", "self value start? stop?", index_of}};
+                                    {"count", "self value /", count_items},
+                                    {"index", "self value start? stop? /", index_of}};
+constexpr Builtin kTupleMethods[] = {{"count", "self value /", count_items},
+                                     {"index", "self value start? stop? /", index_of}};
 constexpr Builtin kDictMethods[] = {{"copy", "self", copy},
-                                    {"get", "self key default?", get},
+                                    {"get", "self key default? /", get},
                                     {"items", "self", view<DictView::Part::kItems>},
                                     {"keys", "self", view<DictView::Part::kKeys>},
                                     {"values", "self", view<DictView::Part::kValues>}};

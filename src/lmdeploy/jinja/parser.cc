@@ -93,7 +93,8 @@ Statement Parser::parse_tag() {
       {"if", &Parser::parse_if},           {"for", &Parser::parse_for},
       {"set", &Parser::parse_set},         {"macro", &Parser::parse_macro},
       {"call", &Parser::parse_call_block}, {"filter", &Parser::parse_filter_block},
-      {"with", &Parser::parse_with},       {"autoescape", &Parser::parse_autoescape}};
+      {"with", &Parser::parse_with},       {"autoescape", &Parser::parse_autoescape},
+      {"block", &Parser::parse_block},     {"generation", &Parser::parse_generation}};
   const int line = current().line;
   const std::string tag = expect_identifier("the name of a tag");
   for (const auto& [name, parse] : kTags)
@@ -102,8 +103,6 @@ Statement Parser::parse_tag() {
       statement.line = line;
       return statement;
     }
-  if (tag == "generation") return parse_scoped(tag, "endgeneration");
-  if (tag == "block") return parse_scoped(tag, "endblock");
   if (tag == "extends" || tag == "include" || tag == "import" || tag == "from")
     return parse_needs_loader(tag);
   if (tag != "break" && tag != "continue") {
@@ -265,16 +264,28 @@ Statement Parser::parse_with() {
   return {std::move(node)};
 }
 
-Statement Parser::parse_scoped(std::string_view tag, std::string_view end_tag) {
-  std::string name;
-  if (tag == "block") {
-    name = expect_identifier("the name of the block");
-    while (current().kind == TokenKind::kName) next();  // scoped, required
-  }
+// The bodies of generation and block are functions in jinja2: no loop around them can be left from inside.
+Statement Parser::parse_generation() {
   expect_block_end();
-  Scoped node{parse_body({end_tag})};
+  const int loops_around = std::exchange(open_loops_, 0);
+  Scoped node{parse_body({"endgeneration"})};
+  open_loops_ = loops_around;
   next();
-  if (!name.empty()) skip_name(name);
+  expect_block_end();
+  return {std::move(node)};
+}
+
+Statement Parser::parse_block() {
+  const std::string name = expect_identifier("the name of the block");
+  if (!block_names_.insert(name).second) fail(cat("block '", name, "' defined twice"));
+  bool scoped = false;
+  while (at_name("scoped") || at_name("required")) scoped |= next().text == "scoped";
+  expect_block_end();
+  const int loops_around = std::exchange(open_loops_, 0);
+  Scoped node{parse_body({"endblock"}), !scoped};
+  open_loops_ = loops_around;
+  next();
+  skip_name(name);
   expect_block_end();
   return {std::move(node)};
 }
@@ -283,7 +294,11 @@ Statement Parser::parse_scoped(std::string_view tag, std::string_view end_tag) {
 Statement Parser::parse_autoescape() {
   if (!at_name("false") && !at_name("False")) fail("only 'autoescape false' is supported");
   next();
-  return parse_scoped("autoescape", "endautoescape");
+  expect_block_end();
+  Scoped node{parse_body({"endautoescape"})};
+  next();
+  expect_block_end();
+  return {std::move(node)};
 }
 
 Statement Parser::parse_needs_loader(const std::string& tag) {

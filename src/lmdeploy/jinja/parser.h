@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,8 @@ class Parser {
   Statement parse_call_block();
   Statement parse_filter_block();
   Statement parse_with();
-  Statement parse_scoped(std::string_view tag, std::string_view end_tag);
+  Statement parse_generation();
+  Statement parse_block();
   Statement parse_autoescape();
   Statement parse_needs_loader(const std::string& tag);
   void parse_signature(MacroDefinition& definition);
@@ -107,7 +109,8 @@ class Parser {
   size_t at_ = 0;
   int nesting_ = 0;
   std::vector<MacroDefinition*> open_macros_;  // those around the current token
-  int open_loops_ = 0;                         // `for` bodies around it, within the innermost macro
+  std::set<std::string> block_names_;
+  int open_loops_ = 0;  // `for` bodies around it, within the innermost macro
 };
 
 }  // namespace lmdeploy::jinja

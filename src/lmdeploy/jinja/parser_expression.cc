@@ -30,54 +30,12 @@ std::optional<Op> find_operator(const Token& token, const std::pair<std::string_
   return std::nullopt;
 }
 
-// Height of the tallest child of a node.
-struct ChildHeight {
-  static int of(const ExpressionPtr& child) { return child ? child->height : 0; }
-  static int of(const std::vector<ExpressionPtr>& children) {
-    int height = 0;
-    for (const auto& child : children) height = std::max(height, of(child));
-    return height;
-  }
-  static int of(const CallArguments& arguments) {
-    int height = std::max({of(arguments.positional), of(arguments.star), of(arguments.star_star)});
-    for (const auto& [name, value] : arguments.named) height = std::max(height, of(value));
-    return height;
-  }
-
-  int operator()(const Literal&) const { return 0; }
-  int operator()(const Name&) const { return 0; }
-  int operator()(const ListDisplay& n) const { return of(n.items); }
-  int operator()(const DictDisplay& n) const {
-    int height = 0;
-    for (const auto& [key, value] : n.entries) height = std::max({height, of(key), of(value)});
-    return height;
-  }
-  int operator()(const Unary& n) const { return of(n.operand); }
-  int operator()(const Binary& n) const { return std::max(of(n.left), of(n.right)); }
-  int operator()(const Logical& n) const { return std::max(of(n.left), of(n.right)); }
-  int operator()(const Comparison& n) const {
-    int height = of(n.first);
-    for (const auto& [op, operand] : n.rest) height = std::max(height, of(operand));
-    return height;
-  }
-  int operator()(const Concatenation& n) const { return of(n.parts); }
-  int operator()(const Conditional& n) const {
-    return std::max({of(n.condition), of(n.then), of(n.otherwise)});
-  }
-  int operator()(const AttributeAccess& n) const { return of(n.object); }
-  int operator()(const Subscript& n) const { return std::max(of(n.object), of(n.index)); }
-  int operator()(const SliceAccess& n) const {
-    return std::max({of(n.object), of(n.start), of(n.stop), of(n.step)});
-  }
-  int operator()(const Call& n) const { return std::max(of(n.callee), of(n.arguments)); }
-  int operator()(const Filter& n) const { return std::max(of(n.input), of(n.arguments)); }
-  int operator()(const Test& n) const { return std::max(of(n.input), of(n.arguments)); }
-};
-
 }  // namespace
 
 ExpressionPtr Parser::finish(Expression expression) const {
-  expression.height = 1 + std::visit(ChildHeight(), expression.node);
+  int tallest = 0;
+  for_each_child(expression, [&](const Expression& child) { tallest = std::max(tallest, child.height); });
+  expression.height = 1 + tallest;
   if (expression.height > kMaxTreeHeight) fail(cat("an expression of more than ", kMaxTreeHeight, " levels"));
   return std::make_unique<Expression>(std::move(expression));
 }

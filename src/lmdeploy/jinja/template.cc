@@ -5,6 +5,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/utf8.h"
+#include "lmdeploy/jinja/check_names.h"
 #include "lmdeploy/jinja/interpreter.h"
 #include "lmdeploy/jinja/parser.h"
 
@@ -35,10 +36,12 @@ struct Template::Tree {
   std::vector<std::string> literals;  // sorted
 };
 
-std::tm system_clock() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
+LocalTime system_clock() {
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  LocalTime local;
+  localtime_r(&now.tv_sec, &local.date);
+  local.microsecond = static_cast<int>(now.tv_nsec / 1000);
   return local;
 }
 
@@ -51,6 +54,7 @@ Template::Template(const std::string& source) {
     auto tree = std::make_unique<Tree>();
     tree->literals = text_literals(tokens);
     tree->body = Parser(std::move(tokens)).parse();
+    check_names(tree->body);
     tree_ = std::move(tree);
   } catch (const SyntaxFailure& failure) {
     throw Error(ErrorCode::kInvalidData, cat("chat template, line ", failure.line(), ": ", failure.what()));

@@ -13,9 +13,17 @@
 
 namespace lmdeploy::jinja {
 
-/// What strftime_now shows: local broken-down time.
-using Clock = std::function<std::tm()>;
-std::tm system_clock();
+/// What strftime_now shows.
+struct LocalTime {
+  LocalTime() = default;
+  LocalTime(const std::tm& date_) : date(date_) {}  // NOLINT: implicit by intent
+  std::tm date{};
+  int microsecond = 0;
+  std::string offset;  // "+0200" for %z; empty, as for Python's naive datetime: prints as nothing
+  std::string zone;    // "CEST" for %Z; the same
+};
+using Clock = std::function<LocalTime()>;
+LocalTime system_clock();
 
 /// A parsed template. Immutable; thread-safe.
 class Template {

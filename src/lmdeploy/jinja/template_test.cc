@@ -86,6 +86,15 @@ TEST(Jinja, ClockIsTheCallers) {
   EXPECT_EQ(render("{{ strftime_now('%d %b %Y %H:%M:%S %f %z|') }}"), "26 Jul 2025 14:05:09 000000 |");
 }
 
+TEST(Jinja, ClockWithMicrosecondsAndZone) {
+  LocalTime now = fixed_clock();
+  now.microsecond = 42;
+  now.offset = "+0200";
+  now.zone = "100% CEST";
+  EXPECT_EQ(Template("{{ strftime_now('%f %z %Z %% %-d') }}").render({}, [&] { return now; }),
+            "000042 +0200 100% CEST % 26");
+}
+
 TEST(Jinja, VariablesKeepTheirNumbers) {
   const JsonObject variables =
       parse_json(R"({"v": [1, 1.0, -5, 18446744073709551615, 1e-7, 1e400, true, null]})", "test")
@@ -105,6 +114,31 @@ TEST(Jinja, LiteralsOfTheSource) {
   EXPECT_TRUE(jinja.has_literal("user"));
   EXPECT_TRUE(jinja.has_literal("sys"));
   EXPECT_FALSE(jinja.has_literal("tool"));
+}
+
+// What random templates showed to differ from jinja2 (tests/python/jinja_fuzz.py).
+TEST(Jinja, CornersOfPython) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{% for i in [1, 2] %}{{ i }}{% break %}{% else %}none{% endfor %}", "1none"},
+      {"{% for i in [1, 2] %}{{ i }}{% continue %}{% else %}none{% endfor %}", "12none"},
+      {"{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% else %}none{% endfor %}", "1"},
+      {"{{ '{:c}|{:3d}|{:_}'.format(true, true, false) }}", "\x01|  1|0"},
+      {"{{ -0.0|round(method='floor') }} {{ (-0.5)|round(0, 'ceil') }}", "0.0 0.0"},
+      {"{{ 'a'.find('', 2) }} {{ 'abc'.count('', 2, 1) }} {{ 'a'.startswith('', 2) }}", "-1 0 False"},
+      {"{{ self is defined }} {{ self }} {{ lipsum is defined }}", "True <TemplateReference None> True"},
+      {"{% if false %}{{ 1|nope }}{% endif %}{{ 1 if true else 2|nope }}", "1"},
+      {"{% for i in [1] %}{% block a %}{{ i }}{% endblock %}{% block b scoped %}{{ i }}{% endblock %}{% "
+       "endfor %}",
+       "1"},
+  };
+  for (const auto& [source, want] : cases) EXPECT_EQ(render(source), want) << source;
+  for (const char* source :
+       {"{{ 'a'.center(width=3) }}", "{{ dict(nope, x=1) }}", "{{ '{:s}'.format(true) }}",
+        "{{ 1e400|round(0, 'ceil') }}", "{% macro m() %}{{ 1|nope }}{% endmacro %}",
+        "{% for i in [] %}{{ 1 is nope }}{% endfor %}", "{{ lipsum() }}",
+        "{% for i in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "{{ self.a() }}",
+        "{{ '{:.3}'.format(7) }}", "{% block a %}{% endblock %}{% block a %}{% endblock %}"})
+    EXPECT_FALSE(error_of(source).empty()) << source;
 }
 
 // Each of these would take hours, all memory or the whole stack.
@@ -153,6 +187,17 @@ TEST(Jinja, HostileTemplatesEndInAnError) {
       {"replacement", "{{ ('a' * 10 ** 6).replace('', 'b' * 10 ** 6) }}"},
       {"output", "{% set s = 'x' * 10 ** 6 %}{% for i in range(99999) %}{{ s }}{% endfor %}"},
       {"overflow", "{{ 10 ** 1000 }}"},
+      {"exponential macros",
+       "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}"},
+      {"join", "{{ (['a' * 10 ** 6] * 1000)|join('b' * 10 ** 6) }}"},
+      {"format width", "{{ '{:>{}}'.format(1, 10 ** 9) }}"},
+      {"format precision", "{{ '{:.999999999f}'.format(1.5) }}"},
+      {"zfill", "{{ '1'.zfill(10 ** 12) }}"},
+      {"tabs", "{{ ('\\t' * 1000).expandtabs(10 ** 12) }}"},
+      {"json indent", "{{ [[1]]|tojson(indent=10 ** 12) }}"},
+      {"range", "{{ range(10 ** 12) }}"},
+      {"batch", "{{ [1]|batch(10 ** 12, 0)|list }}"},
+      {"slices", "{{ [1]|slice(10 ** 12)|list }}"},
       {"namespaces",
        "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = namespace() %}{% endfor %}"
        "{% endfor %}"},

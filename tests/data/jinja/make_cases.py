@@ -3,14 +3,12 @@
 
     pip install jinja2==3.1.6 && python3 make_cases.py
 """
-import datetime
 import json
 import pathlib
+import sys
 
-import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from jinja_reference import environment
 
 V = {
     "s": "Hello, World", "u": "Grüße, 世界! 🎉", "n": 3, "f": 2.5, "t": True, "z": None, "e": [], "empty": "",
@@ -158,37 +156,6 @@ CASES = {
         "{% break %}", "{{ x is }}", "{{ x | }}", "{% for x in %}{% endfor %}", "{% set x = %}", "{% call x %}{% endcall %}", "{% block a %}{% endif %}", "{{ 'a' is string is string }}", "{{ loop.index }}", "{{ 1 if }}", "{% elif t %}", "{% else %}", "{{ [1, 2 }}", "{{ a.b. }}", "{{ not }}", "{{ *a }}", "{% do x %}", "{{ lambda }}|",
     ],
 }
-
-
-class Generation(Extension):
-    """The tag of transformers that marks what the assistant says; it prints its body."""
-
-    tags = {"generation"}
-
-    def parse(self, parser):
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return nodes.CallBlock(self.call_method("_print"), [], [], body).set_lineno(line)
-
-    def _print(self, caller):
-        return caller()
-
-
-def raise_exception(message):
-    raise jinja2.exceptions.TemplateError(message)
-
-
-def to_json(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def environment():
-    env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"])
-    env.filters["tojson"] = to_json
-    env.globals["raise_exception"] = raise_exception
-    env.globals["strftime_now"] = datetime.datetime(2025, 7, 26, 14, 5, 9).strftime
-    return env
 
 
 def main():

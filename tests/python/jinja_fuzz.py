@@ -36,10 +36,10 @@ def native(source, variables):
         return None, error
 
 
-def difference(env, source, variables):
-    """What is different, or None."""
-    want, want_error = reference(env, source, variables)
-    got, error = native(source, variables)
+def difference(source, reference_result, native_result):
+    """What is different between two pairs of (output, error), or None."""
+    want, want_error = reference_result
+    got, error = native_result
     if error is not None and BOUNDS.search(str(error)):
         return None
     if want is not None and ADDRESS.search(want):
@@ -59,8 +59,9 @@ def run(seed, seconds, max_differences=10):
     end = time.monotonic() + seconds
     while time.monotonic() < end and len(found) < max_differences:
         source = jinja_grammar.Grammar(f"{seed}.{count}").template()
-        text = difference(env, source, jinja_grammar.VARIABLES)
-        rendered += reference(env, source, jinja_grammar.VARIABLES)[1] is None
+        want = reference(env, source, jinja_grammar.VARIABLES)
+        text = difference(source, want, native(source, jinja_grammar.VARIABLES))
+        rendered += want[1] is None
         count += 1
         if text:
             found.append(f"seed {seed}.{count - 1}: {text}")

@@ -213,6 +213,16 @@ double round_common(double value, int precision) {
   return std::strtod(text, nullptr);
 }
 
+// The multiple of 10 ** digits that is nearest, ties to the even one.
+Value round_integer(Int value, int digits) {
+  Int scale = 1;
+  for (int i = 0; i < digits; ++i)
+    if (__builtin_mul_overflow(scale, Int{10}, &scale)) return Int{0};
+  const Int rest = value % scale, whole = value - rest, away = (rest < 0 ? -rest : rest), half = scale / 2;
+  const bool up = away > half || (away == half && scale > 1 && (whole / scale) % 2 != 0);
+  return up ? arithmetic(BinaryOp::kAdd, whole, rest < 0 ? -scale : scale) : Value(whole);
+}
+
 Value round_filter(Interpreter&, Args& args) {
   const std::string method = args.text(2, "common");
   if (args[0].is_undefined()) fail_undefined(args[0]);
@@ -221,7 +231,7 @@ Value round_filter(Interpreter&, Args& args) {
   const auto precision = static_cast<int>(std::clamp<Int>(args.integer(1, 0), -300, 150));
   if (method == "common") {
     if (args[0].is_integral() && precision >= 0) return args[0].as_int();
-    if (args[0].is_integral()) return static_cast<Int>(round_common(args[0].as_double(), precision));
+    if (args[0].is_integral()) return round_integer(args[0].as_int(), -precision);
     return round_common(args[0].as_double(), precision);
   }
   if (method != "ceil" && method != "floor") throw Failure("method must be common, ceil or floor");

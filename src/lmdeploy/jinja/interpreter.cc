@@ -239,9 +239,10 @@ Interpreter::Flow Interpreter::run_node(const SetBlock& node) {
 Interpreter::Flow Interpreter::run_node(const FilterBlock& node) {
   Flow flow = Flow::kNormal;
   Value body(capture([&] { flow = run_scoped(node.body); }));
+  if (flow != Flow::kNormal) return flow;  // jinja2 drops what was printed before break and continue
   filter_input_ = std::move(body);
   write(to_text(evaluate(*node.filter)));
-  return flow;
+  return Flow::kNormal;
 }
 
 Interpreter::Flow Interpreter::run_node(const With& node) {

@@ -156,10 +156,10 @@ Value partition(Interpreter&, Args& args) {
   const size_t at = find_from(text, separator, kFromRight);
   std::vector<Value> parts;
   if (at == std::string::npos) {
-    parts = {args[0], Value(""), Value("")};
+    parts = {args[0], same_kind(args, ""), same_kind(args, "")};
     if (kFromRight) std::reverse(parts.begin(), parts.end());
   } else {
-    parts = {same_kind(args, text.substr(0, at)), Value(separator),
+    parts = {same_kind(args, text.substr(0, at)), same_kind(args, separator),
              same_kind(args, text.substr(at + separator.size()))};
   }
   return Value::tuple(std::move(parts));

@@ -125,6 +125,11 @@ TEST(Jinja, CornersOfPython) {
       {"{{ '{:c}|{:3d}|{:_}'.format(true, true, false) }}", "\x01|  1|0"},
       {"{{ -0.0|round(method='floor') }} {{ (-0.5)|round(0, 'ceil') }}", "0.0 0.0"},
       {"{{ 'a'.find('', 2) }} {{ 'abc'.count('', 2, 1) }} {{ 'a'.startswith('', 2) }}", "-1 0 False"},
+      {"{{ 12345678901234567890|round(-1) }} {{ 15|round(-1) }} {{ -25|round(-1) }} {{ 7|round(-40) }}",
+       "12345678901234567890 20 -20 0"},
+      {"{% for i in [1] %}a{% filter upper %}b{% break %}{% endfilter %}{% endfor %}", "a"},
+      {"{{ [{'a': 1}]|groupby('a')|tojson }}", "[[1, [{\"a\": 1}]]]"},
+      {"{{ ('a-b'|safe).partition('-') }}", "(Markup('a'), Markup('-'), Markup('b'))"},
       {"{{ self is defined }} {{ self }} {{ lipsum is defined }}", "True <TemplateReference None> True"},
       {"{% if false %}{{ 1|nope }}{% endif %}{{ 1 if true else 2|nope }}", "1"},
       {"{% for i in [1] %}{% block a %}{{ i }}{% endblock %}{% block b scoped %}{{ i }}{% endblock %}{% "

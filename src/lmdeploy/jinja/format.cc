@@ -382,7 +382,7 @@ std::string format_value(const Value& value, std::string_view spec_text) {
   if (value.is_number()) return format_number(value, spec);  // True is 1 as soon as there is a spec
   if (!value.is_text())
     throw Failure(cat("unsupported format string passed to ", value.type_name(), ".__format__"));
-  if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.grouping != 0)
+  if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.grouping != 0 || spec.sign != '-')
     throw Failure(cat("Unknown format code in '", spec_text, "' for object of type 'str'"));
   return pad("", cut(to_text(value), spec.precision), spec, '<');
 }

@@ -126,8 +126,10 @@ Value float_arithmetic(BinaryOp op, double a, double b) {
       return a * b;
     case BinaryOp::kDivide:
       return a / b;
-    case BinaryOp::kFloorDivide:
-      return std::floor((a - float_modulo(a, b)) / b + 0.5);  // as CPython: exact multiples stay exact
+    case BinaryOp::kFloorDivide: {  // as CPython: exact multiples stay exact, a zero has the sign of a / b
+      const double quotient = std::floor((a - float_modulo(a, b)) / b + 0.5);
+      return quotient == 0 ? std::copysign(0.0, a / b) : quotient;
+    }
     case BinaryOp::kModulo:
       return float_modulo(a, b);
     case BinaryOp::kPower:

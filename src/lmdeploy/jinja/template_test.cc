@@ -130,6 +130,7 @@ TEST(Jinja, CornersOfPython) {
       {"{% for i in [1] %}a{% filter upper %}b{% break %}{% endfilter %}{% endfor %}", "a"},
       {"{{ [{'a': 1}]|groupby('a')|tojson }}", "[[1, [{\"a\": 1}]]]"},
       {"{{ ('a-b'|safe).partition('-') }}", "(Markup('a'), Markup('-'), Markup('b'))"},
+      {"{{ -0.0 // 2.5 }} {{ 7.5 // 2 }} {{ -7.5 // 2 }}", "-0.0 3.0 -4.0"},
       {"{{ self is defined }} {{ self }} {{ lipsum is defined }}", "True <TemplateReference None> True"},
       {"{% if false %}{{ 1|nope }}{% endif %}{{ 1 if true else 2|nope }}", "1"},
       {"{% for i in [1] %}{% block a %}{{ i }}{% endblock %}{% block b scoped %}{{ i }}{% endblock %}{% "
@@ -142,7 +143,8 @@ TEST(Jinja, CornersOfPython) {
         "{{ 1e400|round(0, 'ceil') }}", "{% macro m() %}{{ 1|nope }}{% endmacro %}",
         "{% for i in [] %}{{ 1 is nope }}{% endfor %}", "{{ lipsum() }}",
         "{% for i in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "{{ self.a() }}",
-        "{{ '{:.3}'.format(7) }}", "{% block a %}{% endblock %}{% block a %}{% endblock %}"})
+        "{{ '{:.3}'.format(7) }}", "{{ '{:+}'.format('a') }}", "{{ [(1, [])]|unique|list }}",
+        "{% block a %}{% endblock %}{% block a %}{% endblock %}"})
     EXPECT_FALSE(error_of(source).empty()) << source;
 }
 

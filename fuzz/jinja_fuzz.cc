@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lmdeploy/core/error.h"
-#include "lmdeploy/text/jinja.h"
+#include "lmdeploy/jinja/template.h"
 
 namespace {
 

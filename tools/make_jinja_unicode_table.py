@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes src/lmdeploy/text/jinja_unicode_table.inc: what Python's str methods know about each code point.
+"""Writes src/lmdeploy/jinja/unicode_table.inc: what Python's str methods know about each code point.
 
 Run with the Python whose behaviour is wanted:  python3 tools/make_jinja_unicode_table.py
 """
 import pathlib
 import unicodedata
 
-OUT = pathlib.Path(__file__).resolve().parent.parent / "src/lmdeploy/text/jinja_unicode_table.inc"
+OUT = pathlib.Path(__file__).resolve().parent.parent / "src/lmdeploy/jinja/unicode_table.inc"
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 
 PROPERTIES = {  # name -> predicate on a one-character string

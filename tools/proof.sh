@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The long runs, by hand: proof.sh BUILD SECONDS MODEL. Each fuzz target runs for SECONDS with a fresh seed; then the
-# benchmark workload runs under churn for as long, and the resident size must not grow.
+# The long runs, by hand: proof.sh BUILD SECONDS MODEL. Each fuzz target runs for SECONDS with a fresh seed; random
+# templates are compared with Python's jinja2 for as long; then the benchmark workload runs under churn for as long, and
+# the resident size must not grow.
 set -eu
 build=$1 seconds=$2 model=$3
 seed=$(date +%s)
@@ -9,4 +10,5 @@ for fuzzer in "$build"/fuzz/*_fuzz; do
   name=$(basename "$fuzzer" _fuzz)
   "$fuzzer" "fuzz/seeds/$name" --seconds "$seconds" --seed "$seed"
 done
+.venv/bin/python tests/python/jinja_fuzz.py --seconds "$seconds" --seed "$seed"
 .venv/bin/python tools/soak.py "$model" --seconds "$seconds" --seed "$seed"

@@ -17,6 +17,7 @@ namespace nb = nanobind;
 void bind_errors(nb::module_& m);
 void bind_configs(nb::module_& m);
 void bind_text(nb::module_& m);
+void bind_jinja(nb::module_& m);
 void bind_results(nb::module_& m);
 void bind_streams(nb::module_& m);
 void bind_pipeline(nb::module_& m);

@@ -11,6 +11,7 @@ from ._load import require_core
 
 require_core()
 
+from . import chat_template  # noqa: E402
 from . import serve  # noqa: E402  (a package that can be called, see lmdeploy/serve/__init__.py)
 from ._pipeline import Pipeline  # noqa: E402
 from ._session import Session  # noqa: E402
@@ -46,6 +47,7 @@ __all__ = [
     "VisionConfig",
     "VisonConfig",
     "__version__",
+    "chat_template",
     "client",
     "pipeline",
     "serve",

@@ -454,6 +454,43 @@ def make_jinja_template(source: str, bos_token: str = '', eos_token: str = '') -
 def chat_template_names() -> list[str]:
     """Names of the built-in templates, sorted."""
 
+class LocalTime:
+    """What strftime_now shows."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def date(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """
+        (year, month, day, hour, minute, second, weekday, day of the year), as timetuple() counts.
+        """
+
+    @date.setter
+    def date(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def microsecond(self) -> int: ...
+
+    @microsecond.setter
+    def microsecond(self, arg: int, /) -> None: ...
+
+    @property
+    def offset(self) -> str:
+        """+hhmm for %z; "": unknown."""
+
+    @offset.setter
+    def offset(self, arg: str, /) -> None: ...
+
+    @property
+    def zone(self) -> str:
+        """The zone's name for %Z; "": unknown."""
+
+    @zone.setter
+    def zone(self, arg: str, /) -> None: ...
+
+def render_template(source: str, variables: dict, now: LocalTime | None = None) -> str:
+    """Renders a Jinja template; `now`: the current time by default."""
+
 class Response:
     """A piece of an answer, or all of it."""
 

@@ -7,7 +7,7 @@
 
 #include "../models/random_llama.h"
 #include "../pipeline/text_models.h"
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 #include "program_run.h"
 
 namespace lmdeploy::testing {

@@ -8,8 +8,8 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
 #include "lmdeploy/core/tensor.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/formats/safetensors.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy::testing {
 namespace {

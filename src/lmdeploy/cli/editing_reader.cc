@@ -11,7 +11,7 @@
 #include "lmdeploy/cli/interrupts.h"
 #include "lmdeploy/cli/line_reader.h"
 #include "lmdeploy/cli/terminal_mode.h"
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
 namespace {

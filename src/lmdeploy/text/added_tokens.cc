@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/unicode.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 

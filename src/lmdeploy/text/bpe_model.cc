@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "lmdeploy/core/error.h"
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
 namespace {

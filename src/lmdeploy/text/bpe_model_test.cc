@@ -7,7 +7,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
 namespace {

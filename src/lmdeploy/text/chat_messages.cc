@@ -1,7 +1,7 @@
 #include "lmdeploy/text/chat_messages.h"
 
 #include "lmdeploy/core/error.h"
-#include "lmdeploy/text/jinja_print.h"
+#include "lmdeploy/jinja/print.h"
 
 namespace lmdeploy {
 namespace {

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/jinja/unicode.h"
 #include "lmdeploy/text/chat_messages.h"
-#include "lmdeploy/text/jinja_unicode.h"
 
 namespace lmdeploy {
 namespace {

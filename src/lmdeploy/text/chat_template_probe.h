@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lmdeploy/text/jinja.h"
+#include "lmdeploy/jinja/template.h"
 
 namespace lmdeploy {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/decoder_steps.h"
 #include "lmdeploy/text/json_fields.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/byte_level.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -1,6 +1,6 @@
 // Detokenizer, and the decode stream of tokenizers that do not bring their own.
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/tokenizer.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/test_data.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

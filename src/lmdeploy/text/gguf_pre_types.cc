@@ -2,8 +2,8 @@
 #include "lmdeploy/text/gguf_pre_types.h"
 
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/pre_tokenizer.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/formats/gguf.h"
 #include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/gguf_pre_types.h"
 #include "lmdeploy/text/test_data.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

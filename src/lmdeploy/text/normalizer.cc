@@ -2,10 +2,10 @@
 #include "lmdeploy/text/normalizer.h"
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/json_fields.h"
 #include "lmdeploy/text/pattern.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -2,7 +2,7 @@
 #include "lmdeploy/text/pattern.h"
 
 #include "lmdeploy/core/error.h"
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/unicode.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/unicode_additions.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/regex.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/composed_tokenizer.h"
 #include "lmdeploy/text/test_data.h"
 #include "lmdeploy/text/tokenizer_json.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 

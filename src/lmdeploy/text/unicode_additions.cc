@@ -7,7 +7,7 @@
 #include <bitset>
 #include <iterator>
 
-#include "lmdeploy/text/utf8.h"
+#include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
 namespace {

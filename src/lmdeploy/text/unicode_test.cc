@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/unicode_additions.h"
-#include "lmdeploy/text/utf8.h"
 
 namespace lmdeploy {
 namespace {

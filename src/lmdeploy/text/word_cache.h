@@ -28,7 +28,7 @@ class WordCache {
   }
 
   void put(std::string_view word, std::span<const int> ids) {
-    if (word.empty() || word.size() > kMaxWord || ids.size() > kMaxIds) return;
+    if (word.empty() || word.size() > kMaxWord || ids.empty() || ids.size() > kMaxIds) return;
     const Key key = key_of(word);
     Slot& slot = slots_[index_of(key)];
     slot.key = key;

@@ -10,7 +10,7 @@
 namespace lmdeploy {
 namespace {
 
-constexpr int kWidth = 30;                       // columns of the bar where there is room
+constexpr int kWidth = 30;                        // columns of the bar where there is room
 constexpr std::string_view kAround = "[] 100% ";  // the last column stays free: some terminals wrap after it
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace lmdeploy {
 
 class ProgressBar {
  public:
-  /// Draws on `out`, a terminal of `columns`; 0 columns: nothing is drawn. `label` gets a line of its own, which
-  /// stays: the terminal may break it, while the bar below must fit to be drawn again in place.
+  /// Draws on `out`, a terminal of `columns`; 0 columns: nothing is drawn. `label` gets a line of its own,
+  /// which stays: the terminal may break it, while the bar below must fit to be drawn again in place.
   ProgressBar(std::ostream& out, std::string label, int columns);
   ~ProgressBar();  // clears the bar's line
   ProgressBar(const ProgressBar&) = delete;

@@ -43,5 +43,5 @@ def pipe(alphabet_path):
 
 @pytest.fixture(scope="session")
 def endless(endless_path):
-    with lmdeploy.pipeline(endless_path, session_len=4096, max_batch_size=16, num_threads=1) as opened:
+    with lmdeploy.pipeline(endless_path, session_len=60000, max_batch_size=16, num_threads=1) as opened:
         yield opened

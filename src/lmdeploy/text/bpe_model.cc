@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <span>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/utf8.h"
@@ -19,16 +20,11 @@ size_t junction_index(char32_t left, char32_t right) {
   return mix_bits(uint64_t{left} << 32 | right) & (kNumJunctions - 1);
 }
 
-std::string fallback_spelling(int byte) {
-  constexpr char kDigits[] = "0123456789ABCDEF";
-  return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
-}
-
 // Merging with a heap of (rank, position) and a linked list of the symbols that are left: n log n. An entry
 // of the heap is stale when the symbol's merge with its neighbour has changed since.
 class LongMerge {
  public:
-  LongMerge(const MergeTable& table, BpeScratch& scratch) : table_(table), s_(scratch) {
+  LongMerge(const MergeTable& table, EncodeScratch& scratch) : table_(table), s_(scratch) {
     const size_t count = s_.symbols.size();
     LMD_CHECK(count < kNowhere, count);
     s_.merges.resize(count);
@@ -85,19 +81,16 @@ class LongMerge {
   }
 
   const MergeTable& table_;
-  BpeScratch& s_;
+  EncodeScratch& s_;
 };
 
 }  // namespace
 
 BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
     : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const std::string unit(1, static_cast<char>(byte));
-    if (options_.byte_units) id_of_byte_.push_back(vocabulary_.find(unit).value_or(-1));
-    if (options_.byte_fallback)
-      fallback_ids_.push_back(vocabulary_.find(fallback_spelling(byte)).value_or(-1));
-  }
+  for (int byte = 0; options_.byte_units && byte < 256; ++byte)
+    id_of_byte_.push_back(vocabulary_.find(std::string(1, static_cast<char>(byte))).value_or(-1));
+  if (options_.byte_fallback) byte_fallback_ = ByteFallback(vocabulary_);
 }
 
 void BpeModel::note_junction(char32_t left, char32_t right) {
@@ -107,13 +100,12 @@ void BpeModel::note_junction(char32_t left, char32_t right) {
 
 // Cutting must not change what becomes of unknown characters, so none may be dropped, fused or moved.
 void BpeModel::allow_cuts() {
-  const bool none_unknown =
-      options_.byte_fallback && std::count(fallback_ids_.begin(), fallback_ids_.end(), -1) == 0;
-  cuts_allowed_ = none_unknown && !junctions_.empty() && !options_.byte_units && !options_.ignore_merges &&
-                  options_.continuing_prefix.empty() && options_.end_suffix.empty();
+  cuts_allowed_ = byte_fallback_.complete() && !junctions_.empty() && !options_.byte_units &&
+                  !options_.ignore_merges && options_.continuing_prefix.empty() &&
+                  options_.end_suffix.empty();
 }
 
-void BpeModel::encode(std::string_view word, BpeScratch& scratch, std::vector<int>& ids) const {
+void BpeModel::encode(std::string_view word, EncodeScratch& scratch, std::vector<int>& ids) const {
   if (!cuts_allowed_) return encode_part(word, scratch, ids);
   for (size_t from = 0; from < word.size();) {
     const size_t end = next_cut(word, from);
@@ -134,14 +126,14 @@ size_t BpeModel::next_cut(std::string_view word, size_t from) const {
   return word.size();
 }
 
-void BpeModel::encode_part(std::string_view part, BpeScratch& scratch, std::vector<int>& ids) const {
+void BpeModel::encode_part(std::string_view part, EncodeScratch& scratch, std::vector<int>& ids) const {
   if (scratch.cache.find(part, ids)) return;
   const size_t first = ids.size();
   encode_uncached(part, scratch, ids);
   scratch.cache.put(part, std::span(ids).subspan(first));
 }
 
-void BpeModel::encode_uncached(std::string_view part, BpeScratch& scratch, std::vector<int>& ids) const {
+void BpeModel::encode_uncached(std::string_view part, EncodeScratch& scratch, std::vector<int>& ids) const {
   if (options_.ignore_merges) {
     if (const auto id = vocabulary_.find(part)) return ids.push_back(*id);
   }
@@ -152,13 +144,22 @@ void BpeModel::encode_uncached(std::string_view part, BpeScratch& scratch, std::
   } else {
     merge_long(scratch);
   }
-  for (const int id : scratch.symbols) append_id(id, ids);
+  append_symbols(scratch.symbols, ids);
 }
 
-void BpeModel::append_id(int id, std::vector<int>& ids) const {
-  if (id < options_.first_virtual_id) return ids.push_back(id);
-  if (append_fallback(vocabulary_.text(id), ids)) return;
-  if (options_.unk_id) ids.push_back(*options_.unk_id);
+// Characters that stayed alone although they only occur inside tokens are unknown after all.
+void BpeModel::append_symbols(const std::vector<int>& symbols, std::vector<int>& ids) const {
+  if (options_.first_virtual_id == Vocabulary::kMaxId)
+    return void(ids.insert(ids.end(), symbols.begin(), symbols.end()));
+  bool after_unknown = false;
+  for (const int id : symbols) {
+    const bool is_virtual = id >= options_.first_virtual_id;
+    const bool unknown = is_virtual || id == options_.unk_id;
+    if (is_virtual && byte_fallback_.append(vocabulary_.text(id), ids)) continue;
+    const bool left_out = (unknown && after_unknown && options_.fuse_unk) || (is_virtual && !options_.unk_id);
+    if (!left_out) ids.push_back(unknown ? *options_.unk_id : id);
+    after_unknown = unknown;
+  }
 }
 
 // How the vocabulary spells a character (or byte) in its place in the word; `buffer` may hold the text.
@@ -176,15 +177,6 @@ std::optional<int> BpeModel::find_symbol(std::string_view spelled) const {
   return id < 0 ? std::nullopt : std::optional<int>(id);
 }
 
-bool BpeModel::append_fallback(std::string_view unit, std::vector<int>& symbols) const {
-  if (!options_.byte_fallback) return false;
-  const auto id_of = [&](char byte) { return fallback_ids_[static_cast<uint8_t>(byte)]; };
-  for (const char byte : unit)
-    if (id_of(byte) < 0) return false;
-  for (const char byte : unit) symbols.push_back(id_of(byte));
-  return true;
-}
-
 // An unknown character waits until the next known or unknown one (not byte fallback) comes: tokenizers' BPE
 // gives it out in that order, and so do we.
 void BpeModel::split_symbols(std::string_view word, std::vector<int>& symbols) const {
@@ -195,7 +187,7 @@ void BpeModel::split_symbols(std::string_view word, std::vector<int>& symbols) c
     const std::string_view spelled = spell(word.substr(at, size), at == 0, at + size == word.size(), buffer);
     const auto id = find_symbol(spelled);
     at += size;
-    if (!id && append_fallback(spelled, symbols)) continue;
+    if (!id && byte_fallback_.append(spelled, symbols)) continue;
     if (!id && !options_.unk_id) continue;
     if (unknown_waits && (id || !options_.fuse_unk)) symbols.push_back(*options_.unk_id);
     unknown_waits = !id;
@@ -204,7 +196,7 @@ void BpeModel::split_symbols(std::string_view word, std::vector<int>& symbols) c
   if (unknown_waits) symbols.push_back(*options_.unk_id);
 }
 
-void BpeModel::merge_short(BpeScratch& scratch) const {
+void BpeModel::merge_short(EncodeScratch& scratch) const {
   std::vector<int>& symbols = scratch.symbols;
   std::vector<Merge>& merges = scratch.merges;
   if (symbols.size() < 2) return;
@@ -222,6 +214,6 @@ void BpeModel::merge_short(BpeScratch& scratch) const {
   }
 }
 
-void BpeModel::merge_long(BpeScratch& scratch) const { LongMerge(merges_, scratch).run(); }
+void BpeModel::merge_long(EncodeScratch& scratch) const { LongMerge(merges_, scratch).run(); }
 
 }  // namespace lmdeploy

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lmdeploy/text/byte_fallback.h"
 #include "lmdeploy/text/merge_table.h"
+#include "lmdeploy/text/token_model.h"
 #include "lmdeploy/text/vocabulary.h"
-#include "lmdeploy/text/word_cache.h"
 
 namespace lmdeploy {
 
@@ -26,22 +26,12 @@ struct BpeOptions {
   int first_virtual_id = Vocabulary::kMaxId;
 };
 
-/// Scratch memory of one encoding thread, kept between words.
-struct BpeScratch {
-  WordCache cache;
-  std::vector<int> symbols;
-  std::vector<Merge> merges;             // of each symbol with the next one
-  std::vector<uint32_t> previous, next;  // neighbours still there
-  std::vector<uint64_t> queue;           // heap of (rank, position)
-};
-
 /// Immutable; thread-safe.
-class BpeModel {
+class BpeModel : public TokenModel {
  public:
   BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options);
 
-  /// Appends the ids of `word`.
-  void encode(std::string_view word, BpeScratch& scratch, std::vector<int>& ids) const;
+  void encode(std::string_view word, EncodeScratch& scratch, std::vector<int>& ids) const override;
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
   /// Tells that a merge joins a token ending in `left` with one beginning with `right`. After all merges have
@@ -50,23 +40,22 @@ class BpeModel {
   void allow_cuts();
 
  private:
-  void encode_part(std::string_view part, BpeScratch& scratch, std::vector<int>& ids) const;
-  void encode_uncached(std::string_view part, BpeScratch& scratch, std::vector<int>& ids) const;
+  void encode_part(std::string_view part, EncodeScratch& scratch, std::vector<int>& ids) const;
+  void encode_uncached(std::string_view part, EncodeScratch& scratch, std::vector<int>& ids) const;
   void split_symbols(std::string_view word, std::vector<int>& symbols) const;
   std::string_view spell(std::string_view unit, bool first, bool last, std::string& buffer) const;
   std::optional<int> find_symbol(std::string_view spelled) const;
-  bool append_fallback(std::string_view unit, std::vector<int>& symbols) const;
-  void append_id(int id, std::vector<int>& ids) const;
+  void append_symbols(const std::vector<int>& symbols, std::vector<int>& ids) const;
   size_t next_cut(std::string_view word, size_t from) const;
-  void merge_short(BpeScratch& scratch) const;
-  void merge_long(BpeScratch& scratch) const;
+  void merge_short(EncodeScratch& scratch) const;
+  void merge_long(EncodeScratch& scratch) const;
 
   Vocabulary vocabulary_;
   MergeTable merges_;
   BpeOptions options_;
-  std::vector<int> id_of_byte_;    // byte_units: the token of each byte; -1 for none
-  std::vector<int> fallback_ids_;  // <0x00> ... <0xFF>; -1 for none
-  std::vector<bool> junctions_;    // hashed pairs of characters that some merge joins; empty: no cuts
+  std::vector<int> id_of_byte_;  // byte_units: the token of each byte; -1 for none
+  ByteFallback byte_fallback_;   // empty unless the options ask for it
+  std::vector<bool> junctions_;  // hashed pairs of characters that some merge joins; empty: no cuts
   bool cuts_allowed_ = false;
 };
 

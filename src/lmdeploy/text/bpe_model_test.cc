@@ -83,7 +83,7 @@ TEST(BpeModel, AllWaysThroughAWordAgree) {
       cutting.note_junction(last, decode_utf8(right, 0).code);
     }
     cutting.allow_cuts();
-    BpeScratch plain_scratch, cutting_scratch;
+    EncodeScratch plain_scratch, cutting_scratch;
     for (int repeat = 0; repeat < 30; ++repeat) {
       std::string word;
       std::vector<int> symbols;
@@ -112,7 +112,7 @@ TEST(BpeModel, AMegabyteWithoutSpacesIsQuick) {
   const BpeModel model = make_model(toy, options);
   std::string word;
   while (word.size() < (size_t{1} << 20)) word.push_back(static_cast<char>('a' + rng.below(3)));
-  BpeScratch scratch;
+  EncodeScratch scratch;
   std::vector<int> ids;
   model.encode(word, scratch, ids);  // n^2 steps would take minutes
   std::string joined;

@@ -37,14 +37,14 @@ class ComposedTokenizer::ScratchLease {
   ScratchLease(const ScratchLease&) = delete;
   ScratchLease& operator=(const ScratchLease&) = delete;
 
-  BpeScratch& get() {
-    if (scratch_ == nullptr) scratch_ = std::make_unique<BpeScratch>();
+  EncodeScratch& get() {
+    if (scratch_ == nullptr) scratch_ = std::make_unique<EncodeScratch>();
     return *scratch_;
   }
 
  private:
   const ComposedTokenizer& owner_;
-  std::unique_ptr<BpeScratch> scratch_;
+  std::unique_ptr<EncodeScratch> scratch_;
 };
 
 /// Runs token spellings through the decoder's steps.
@@ -106,7 +106,8 @@ ComposedTokenizer::~ComposedTokenizer() = default;
 
 std::vector<int> ComposedTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   if (!is_utf8(text)) return encode(repair_utf8(text), options);
-  const bool parse_special = options.parse_special.value_or(true);
+  const bool parse_special = parts_.special_text != SpecialText::kAlwaysPlain &&
+                             options.parse_special.value_or(parts_.special_text == SpecialText::kParsed);
   std::vector<int> ids;
   if (options.add_special_tokens) ids = parts_.prefix_ids;
   ScratchLease scratch(*this);
@@ -123,7 +124,7 @@ std::vector<int> ComposedTokenizer::encode(std::string_view text, const EncodeOp
 
 // Text between added tokens: normalized, and cut at those that are looked for in normalized text.
 void ComposedTokenizer::encode_section(std::string_view text, bool at_start, bool parse_special,
-                                       BpeScratch& scratch, std::vector<int>& ids) const {
+                                       EncodeScratch& scratch, std::vector<int>& ids) const {
   std::string normalized(text);
   if (parts_.normalizer != nullptr) normalized = parts_.normalizer->apply(std::move(normalized));
   for (const Section section : parts_.added_tokens.split(normalized, /*normalized=*/true, parse_special)) {
@@ -136,7 +137,7 @@ void ComposedTokenizer::encode_section(std::string_view text, bool at_start, boo
   }
 }
 
-void ComposedTokenizer::encode_plain(std::string text, bool at_start, BpeScratch& scratch,
+void ComposedTokenizer::encode_plain(std::string text, bool at_start, EncodeScratch& scratch,
                                      std::vector<int>& ids) const {
   Words words;
   words.text = std::move(text);

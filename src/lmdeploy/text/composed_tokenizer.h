@@ -9,19 +9,26 @@
 #include <vector>
 
 #include "lmdeploy/text/added_tokens.h"
-#include "lmdeploy/text/bpe_model.h"
 #include "lmdeploy/text/decoder.h"
 #include "lmdeploy/text/normalizer.h"
 #include "lmdeploy/text/pre_tokenizer.h"
+#include "lmdeploy/text/token_model.h"
 #include "lmdeploy/text/tokenizer.h"
 #include "lmdeploy/text/vocabulary.h"
 
 namespace lmdeploy {
 
+/// What becomes of the text of special tokens in the input.
+enum class SpecialText {
+  kParsed,       // it is the token, unless EncodeOptions::parse_special says no
+  kPlain,        // it is plain text, unless EncodeOptions::parse_special says yes
+  kAlwaysPlain,  // whatever EncodeOptions::parse_special says
+};
+
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;  // nullptr: text stays as it is
   PreTokenizerChain pre_tokenizer;
-  std::unique_ptr<BpeModel> model;
+  std::unique_ptr<TokenModel> model;
   DecoderChain decoder;
   Vocabulary vocabulary;  // as the file spells tokens; without added tokens
   AddedTokens added_tokens;
@@ -30,6 +37,7 @@ struct TokenizerParts {
   std::optional<int> bos_id, eos_id;
   std::vector<int> end_ids;  // more than eos_id
   std::string chat_template;
+  SpecialText special_text = SpecialText::kParsed;
 
   /// The id of an added token or, failing that, of the vocabulary.
   std::optional<int> find_token(std::string_view text) const;
@@ -60,9 +68,9 @@ class ComposedTokenizer : public Tokenizer {
  private:
   class Stream;
   class ScratchLease;
-  void encode_section(std::string_view text, bool at_start, bool parse_special, BpeScratch& scratch,
+  void encode_section(std::string_view text, bool at_start, bool parse_special, EncodeScratch& scratch,
                       std::vector<int>& ids) const;
-  void encode_plain(std::string text, bool at_start, BpeScratch& scratch, std::vector<int>& ids) const;
+  void encode_plain(std::string text, bool at_start, EncodeScratch& scratch, std::vector<int>& ids) const;
 
   TokenizerParts parts_;
   /// How decoding spells a token: token_text(), but for added tokens that are looked for in normalized text,
@@ -72,7 +80,7 @@ class ComposedTokenizer : public Tokenizer {
   std::vector<bool> special_;                                  // by id
   std::unordered_map<int, std::string> normalized_spellings_;  // where they differ from token_text()
   mutable std::mutex scratch_mutex_;
-  mutable std::vector<std::unique_ptr<BpeScratch>> idle_scratch_;  // as many as ever encoded at once
+  mutable std::vector<std::unique_ptr<EncodeScratch>> idle_scratch_;  // as many as ever encoded at once
 };
 
 }  // namespace lmdeploy

@@ -54,12 +54,19 @@ void read_steps(const Json& json, const std::string& where, DecoderChain& chain)
     chain.push_back(read_metaspace(fields));
   } else if (type == "BPEDecoder") {
     chain.push_back(make_word_suffix_step(fields.get_string("suffix").value_or("</w>")));
+  } else if (type == "WordPiece") {
+    chain.push_back(
+        make_word_piece_step(fields.get_string("prefix").value_or("##"), fields.get_bool("cleanup", true)));
+  } else if (type == "CTC") {
+    chain.push_back(make_ctc_step({.pad_token = fields.get_string("pad_token").value_or("<pad>"),
+                                   .word_delimiter = fields.get_string("word_delimiter_token").value_or("|"),
+                                   .cleanup = fields.get_bool("cleanup", true)}));
   } else {
     throw Error(
         ErrorCode::kUnsupported,
         cat(where, ": decoder \"", type,
             "\" is not supported; supported: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip, "
-            "Metaspace, BPEDecoder"));
+            "Metaspace, BPEDecoder, WordPiece, CTC"));
   }
 }
 

@@ -2,9 +2,11 @@
 #include "lmdeploy/text/decoder_steps.h"
 
 #include <optional>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/utf8.h"
+#include "lmdeploy/text/byte_fallback.h"
 #include "lmdeploy/text/byte_level.h"
 
 namespace lmdeploy {
@@ -70,20 +72,6 @@ class ByteLevelDecoder : public Decoder {
 };
 
 // ByteFallback: runs of <0xHH> become their bytes' text, or one U+FFFD a byte when that is no UTF-8.
-
-std::optional<char> fallback_byte(std::string_view token) {
-  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
-  int value = 0;
-  for (const char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                             : -1;
-    if (digit < 0) return std::nullopt;
-    value = value * 16 + digit;
-  }
-  return static_cast<char>(value);
-}
 
 class ByteFallbackStage : public WholeTokenStage {
  public:
@@ -334,6 +322,95 @@ class WordSuffixDecoder : public Decoder {
   std::unique_ptr<Pattern> suffix_;
 };
 
+// WordPiece: tokens are joined by spaces, but for those that continue a word. CTC: a token that repeats the
+// one before it is left out, and so is padding.
+
+// Source: decoders/wordpiece.rs of tokenizers 0.21; the order matters.
+constexpr std::pair<std::string_view, std::string_view> kWordPieceCleanUps[] = {
+    {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+    {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+
+void replace_literal(std::string& text, std::string_view literal, std::string_view content) {
+  if (literal.empty()) return;
+  for (size_t at = text.find(literal); at != std::string::npos; at = text.find(literal, at + content.size()))
+    text.replace(at, literal.size(), content);
+}
+
+void clean_up_token(std::string& token) {
+  for (const auto& [found, wanted] : kWordPieceCleanUps) replace_literal(token, found, wanted);
+}
+
+class WordPieceStage : public WholeTokenStage {
+ public:
+  WordPieceStage(const std::string& prefix, bool cleanup, DecodeStage& next)
+      : WholeTokenStage(next), prefix_(prefix), cleanup_(cleanup) {}
+
+ private:
+  void token(std::string_view whole) override {
+    const bool continues = whole.starts_with(prefix_);
+    if (!first_ && continues) whole.remove_prefix(prefix_.size());
+    std::string text = first_ || continues ? std::string(whole) : cat(" ", whole);
+    first_ = false;
+    if (cleanup_) clean_up_token(text);
+    next_.push(text, /*ends=*/true);
+  }
+  const std::string& prefix_;
+  bool cleanup_;
+  bool first_ = true;
+};
+
+class WordPieceDecoder : public Decoder {
+ public:
+  WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  std::unique_ptr<DecodeStage> start(DecodeStage& next) const override {
+    return std::make_unique<WordPieceStage>(prefix_, cleanup_, next);
+  }
+  std::string token_bytes(std::string spelled) const override {
+    std::string text = spelled.starts_with(prefix_) ? spelled.substr(prefix_.size()) : " " + spelled;
+    if (cleanup_) clean_up_token(text);
+    return text;
+  }
+
+ private:
+  std::string prefix_;
+  bool cleanup_;
+};
+
+class CtcDecoder : public Decoder {
+ public:
+  explicit CtcDecoder(CtcOptions options) : options_(std::move(options)) {}
+  std::unique_ptr<DecodeStage> start(DecodeStage& next) const override;
+  std::string token_bytes(std::string spelled) const override {
+    replace_literal(spelled, options_.pad_token, "");
+    if (!options_.cleanup) return spelled;
+    clean_up_token(spelled);
+    replace_literal(spelled, options_.word_delimiter, " ");
+    return spelled;
+  }
+
+ private:
+  CtcOptions options_;
+};
+
+class CtcStage : public WholeTokenStage {
+ public:
+  CtcStage(const CtcDecoder& decoder, DecodeStage& next) : WholeTokenStage(next), decoder_(decoder) {}
+
+ private:
+  void token(std::string_view whole) override {
+    if (last_ == whole) return;
+    last_ = std::string(whole);
+    const std::string text = decoder_.token_bytes(*last_);
+    if (!text.empty()) next_.push(text, /*ends=*/true);
+  }
+  const CtcDecoder& decoder_;
+  std::optional<std::string> last_;
+};
+
+std::unique_ptr<DecodeStage> CtcDecoder::start(DecodeStage& next) const {
+  return std::make_unique<CtcStage>(*this, next);
+}
+
 // No decoder: tokens are joined by spaces.
 
 class JoinStage : public Stage {
@@ -368,6 +445,14 @@ std::unique_ptr<Decoder> make_byte_level_step() { return std::make_unique<ByteLe
 std::unique_ptr<Decoder> make_byte_fallback_step() { return std::make_unique<ByteFallbackDecoder>(); }
 std::unique_ptr<Decoder> make_fuse_step() { return std::make_unique<FuseDecoder>(); }
 std::unique_ptr<Decoder> make_join_step() { return std::make_unique<JoinDecoder>(); }
+
+std::unique_ptr<Decoder> make_word_piece_step(std::string prefix, bool cleanup) {
+  return std::make_unique<WordPieceDecoder>(std::move(prefix), cleanup);
+}
+
+std::unique_ptr<Decoder> make_ctc_step(CtcOptions options) {
+  return std::make_unique<CtcDecoder>(std::move(options));
+}
 
 std::unique_ptr<Decoder> make_replace_step(std::string literal, std::string content) {
   return std::make_unique<ReplaceLiteralDecoder>(std::move(literal), std::move(content));

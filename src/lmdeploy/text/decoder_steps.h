@@ -28,5 +28,16 @@ std::unique_ptr<Decoder> make_strip_step(std::string content, int left, int righ
 std::unique_ptr<Decoder> make_metaspace_step(std::string replacement, bool drop_in_first);
 /// Replaces the end-of-word suffix by a space; in the last token by nothing.
 std::unique_ptr<Decoder> make_word_suffix_step(std::string suffix);
+/// A space before each token but the first and those that begin with `prefix`, which goes. `cleanup`: no
+/// space before ".", "n't", ...
+std::unique_ptr<Decoder> make_word_piece_step(std::string prefix, bool cleanup);
+
+struct CtcOptions {
+  std::string pad_token;       // replaced by nothing
+  std::string word_delimiter;  // replaced by a space when `cleanup`
+  bool cleanup = true;         // as for WordPiece
+};
+/// Of equal tokens in a row, the first.
+std::unique_ptr<Decoder> make_ctc_step(CtcOptions options);
 
 }  // namespace lmdeploy

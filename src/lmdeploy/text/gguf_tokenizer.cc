@@ -2,8 +2,6 @@
 #include "lmdeploy/text/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <limits>
 
 #include "lmdeploy/core/error.h"
@@ -11,7 +9,7 @@
 #include "lmdeploy/formats/gguf.h"
 #include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/gguf_pre_types.h"
-#include "lmdeploy/text/unicode.h"
+#include "lmdeploy/text/ranked_merges.h"
 
 namespace lmdeploy {
 namespace {
@@ -137,82 +135,17 @@ class Reader {
     options.byte_fallback = true;
     options.fuse_unk = true;
     options.unk_id = token_id_at("tokenizer.ggml.unknown_token_id", 0);
-    options.first_virtual_id = static_cast<int>(tokens_.size());
-    Vocabulary symbols = with_virtual_characters(parts.vocabulary);
-    std::vector<ScoredMerge> merges = score_merges(symbols);
-    MergeTable table(merges.size());
-    for (const ScoredMerge& m : merges) table.add(m.left, m.right, make_merge(m.rank, m.joined));
-    parts.model = std::make_unique<BpeModel>(std::move(symbols), std::move(table), options);
-    for (const ScoredMerge& m : merges) {
-      const std::string_view left = parts.model->vocabulary().text(m.left);
-      parts.model->note_junction(decode_utf8(left, last_char_begin(left)).code,
-                                 decode_utf8(parts.model->vocabulary().text(m.right), 0).code);
-    }
-    parts.model->allow_cuts();
+    const std::vector<double> scores = array<double>("tokenizer.ggml.scores");
+    if (scores.size() != tokens_.size())
+      fail("tokenizer.ggml.scores", cat(scores.size(), " entries for ", tokens_.size(), " tokens"));
+    std::vector<uint32_t> ranks = rank_scores(scores, cat(file_.path(), ": tokenizer.ggml.scores"));
+    for (size_t id = 0; id < tokens_.size(); ++id)
+      if (!takes_part_in_merges(id)) ranks[id] = kNoRank;
+    parts.model = make_ranked_bpe(parts.vocabulary, std::move(ranks), options);
   }
 
   bool takes_part_in_merges(size_t id) const {
     return type(id) == kNormal || type(id) == kUserDefined || type(id) == kUnused;
-  }
-
-  // Characters that occur in tokens but are none themselves can still be joined into one.
-  Vocabulary with_virtual_characters(const Vocabulary& vocabulary) const {
-    Vocabulary symbols = vocabulary;
-    for (size_t id = 0; id < tokens_.size(); ++id) {
-      if (!takes_part_in_merges(id)) continue;
-      const std::string text(vocabulary.text(static_cast<int>(id)));
-      for (size_t at = 0; at < text.size();) {
-        const size_t size = decode_utf8(text, at).size;
-        const std::string_view unit = std::string_view(text).substr(at, size);
-        if (!symbols.find(unit)) symbols.add(unit, symbols.num_ids());
-        at += size;
-      }
-    }
-    return symbols;
-  }
-
-  struct ScoredMerge {
-    int left, right, joined;
-    uint32_t rank;  // equal scores have equal ranks: the leftmost joins first
-  };
-
-  std::vector<ScoredMerge> score_merges(const Vocabulary& symbols) const {
-    const std::vector<double> scores = array<double>("tokenizer.ggml.scores");
-    if (scores.size() != tokens_.size())
-      fail("tokenizer.ggml.scores", cat(scores.size(), " entries for ", tokens_.size(), " tokens"));
-    const std::vector<uint32_t> ranks = rank_scores(scores);
-    std::vector<ScoredMerge> merges;
-    for (size_t id = 0; id < tokens_.size(); ++id) {
-      const std::string_view text = symbols.text(static_cast<int>(id));
-      // of two tokens with one spelling only the first is ever found
-      if (text.empty() || !takes_part_in_merges(id) || symbols.find(text) != static_cast<int>(id)) continue;
-      for (size_t at = decode_utf8(text, 0).size; at < text.size(); at += decode_utf8(text, at).size) {
-        const auto left = find_symbol(symbols, text.substr(0, at)),
-                   right = find_symbol(symbols, text.substr(at));
-        if (left && right) merges.push_back({*left, *right, static_cast<int>(id), ranks[id]});
-      }
-    }
-    return merges;
-  }
-
-  std::optional<int> find_symbol(const Vocabulary& symbols, std::string_view text) const {
-    const auto id = symbols.find(text);
-    if (!id) return std::nullopt;
-    const bool is_virtual = static_cast<size_t>(*id) >= tokens_.size();
-    return is_virtual || takes_part_in_merges(static_cast<size_t>(*id)) ? id : std::nullopt;
-  }
-
-  std::vector<uint32_t> rank_scores(const std::vector<double>& scores) const {
-    std::vector<double> sorted = scores;
-    if (std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); }))
-      fail("tokenizer.ggml.scores", "a score is not a number");
-    std::sort(sorted.begin(), sorted.end(), std::greater<>());
-    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    std::vector<uint32_t> ranks;
-    for (const double score : scores)
-      ranks.push_back(static_cast<uint32_t>(
-          std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<>()) - sorted.begin()));
-    return ranks;
   }
 
   // Control tokens are special; user-defined ones are visible. Phi-3 takes the white space after most of them

@@ -24,6 +24,9 @@ std::unique_ptr<Pattern> make_literal_pattern(std::string literal);
 std::unique_ptr<Pattern> make_regex_pattern(const std::string& regex);
 /// Each single character that the function takes is a match.
 std::unique_ptr<Pattern> make_char_pattern(bool (*takes)(char32_t code));
+/// Runs of one script, as the pre-tokenizer "UnicodeScripts" sees them: Han takes the kana in; spaces and
+/// unassigned characters belong to the run before them, and to no run at the beginning of the text.
+std::unique_ptr<Pattern> make_script_pattern();
 /// From {"String": "..."} or {"Regex": "..."} in the field "pattern".
 std::unique_ptr<Pattern> read_pattern(const JsonFields& component);
 

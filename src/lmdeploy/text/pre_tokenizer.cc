@@ -124,6 +124,28 @@ class Split : public PreTokenizer {
   bool invert_;
 };
 
+class FixedLength : public PreTokenizer {
+ public:
+  explicit FixedLength(int length) : length_(length) {}
+  void apply(Words& words) const override {
+    std::vector<Span> spans;
+    for (const Span word : words.spans) {
+      Span span = {word.begin, word.begin};
+      for (int chars = 0; span.end < word.end;) {
+        span.end += decode_utf8(words.text, span.end).size;
+        if (++chars < length_ && span.end < word.end) continue;
+        spans.push_back(span);
+        span.begin = span.end;
+        chars = 0;
+      }
+    }
+    words.spans = std::move(spans);
+  }
+
+ private:
+  int length_;
+};
+
 // Steps that write each word anew.
 class Rewrite : public PreTokenizer {
  public:
@@ -213,6 +235,19 @@ void add_byte_level(const JsonFields& fields, Steps& steps) {
     add_split(steps, make_regex_pattern(kGpt2Regex), SplitBehavior::kIsolated);
 }
 
+void add_char_delimiter(const JsonFields& fields, Steps& steps) {
+  std::string delimiter = fields.require_string("delimiter");
+  if (delimiter.empty() || decode_utf8(delimiter, 0).size != delimiter.size())
+    fields.fail("delimiter", Json(delimiter), "one character");
+  add_split(steps, make_literal_pattern(std::move(delimiter)), SplitBehavior::kRemoved);
+}
+
+void add_fixed_length(const JsonFields& fields, Steps& steps) {
+  const int length = fields.get_count("length", 1 << 30).value_or(5);
+  if (length == 0) fields.fail("length", Json(length), "at least 1");
+  steps.push_back(std::make_unique<FixedLength>(length));
+}
+
 void read_steps(const Json& json, const std::string& where, PreTokenizerChain& chain) {
   const JsonFields fields(json, where);
   const std::string type = fields.require_string("type");
@@ -242,12 +277,22 @@ void read_steps(const Json& json, const std::string& where, PreTokenizerChain& c
     add_split(steps, make_char_pattern(&is_white_space), SplitBehavior::kRemoved);
   } else if (type == "Punctuation") {
     add_split(steps, make_char_pattern(&is_punctuation), read_behavior(fields, "Isolated"));
+  } else if (type == "BertPreTokenizer") {
+    add_split(steps, make_char_pattern(&is_white_space), SplitBehavior::kRemoved);
+    add_split(steps, make_char_pattern(&is_punctuation), SplitBehavior::kIsolated);
+  } else if (type == "CharDelimiterSplit") {
+    add_char_delimiter(fields, steps);
+  } else if (type == "FixedLength") {
+    add_fixed_length(fields, steps);
+  } else if (type == "UnicodeScripts") {
+    add_split(steps, make_script_pattern(), SplitBehavior::kRemoved, /*invert=*/true);
   } else {
     throw Error(
         ErrorCode::kUnsupported,
         cat(where, ": pre-tokenizer \"", type,
             "\" is not supported; supported: Sequence, ByteLevel, Split, Digits, Metaspace, Whitespace, "
-            "WhitespaceSplit, Punctuation"));
+            "WhitespaceSplit, Punctuation, BertPreTokenizer, CharDelimiterSplit, FixedLength, "
+            "UnicodeScripts"));
   }
 }
 
@@ -264,6 +309,19 @@ PreTokenizerChain make_regex_pre_tokenizer(const std::vector<std::string>& regex
   for (const std::string& regex : regexes)
     add_split(chain.steps, make_regex_pattern(regex), SplitBehavior::kIsolated);
   chain.ends_in_bytes = true;
+  return chain;
+}
+
+PreTokenizerChain make_matching_pre_tokenizer(const std::string& regex) {
+  PreTokenizerChain chain;
+  add_split(chain.steps, make_regex_pattern(regex), SplitBehavior::kRemoved, /*invert=*/true);
+  chain.ends_in_bytes = true;
+  return chain;
+}
+
+PreTokenizerChain make_prefix_pre_tokenizer(std::string prefix) {
+  PreTokenizerChain chain;
+  chain.steps.push_back(std::make_unique<Metaspace>(std::move(prefix), PrependScheme::kFirst));
   return chain;
 }
 

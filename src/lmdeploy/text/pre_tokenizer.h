@@ -39,6 +39,10 @@ struct PreTokenizerChain {
 PreTokenizerChain read_pre_tokenizer(const Json& json, const std::string& where);
 /// Each regular expression in turn isolates its matches; then come the bytes. The form that GGUF files imply.
 PreTokenizerChain make_regex_pre_tokenizer(const std::vector<std::string>& regexes);
+/// The matches of one expression, then the bytes; what it does not match is dropped. The form of tiktoken.
+PreTokenizerChain make_matching_pre_tokenizer(const std::string& regex);
+/// Puts `prefix` (one character) in front of the text, unless that begins with it; nothing is cut.
+PreTokenizerChain make_prefix_pre_tokenizer(std::string prefix);
 /// Spells the words of a chain that ends in bytes in the byte-level alphabet after all.
 void spell_bytes(PreTokenizerChain& chain);
 

@@ -15,7 +15,7 @@ namespace lmdeploy {
 struct EncodeOptions {
   bool add_special_tokens = true;  // what the tokenizer's own rules add: BOS, EOS, ...
   /// Whether the text of special tokens in the input becomes their ids. Unset: yes for tokenizer.json, model
-  /// folders and GGUF.
+  /// folders and GGUF, no for a .model or .tiktoken by itself.
   std::optional<bool> parse_special = std::nullopt;
 };
 
@@ -35,8 +35,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// `path`: a model folder, a tokenizer.json, or a .gguf. Throws Error(kNotFound | kUnsupported |
-  /// kInvalidData).
+  /// `path`: a model folder, a tokenizer.json, a SentencePiece .model, a .gguf, or a .tiktoken (with a
+  /// tiktoken.json beside it or a known name). Throws Error(kNotFound | kUnsupported | kInvalidData |
+  /// kInvalidArgument).
   static std::shared_ptr<const Tokenizer> load(const std::string& path);
 
   virtual std::vector<int> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;

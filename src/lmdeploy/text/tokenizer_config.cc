@@ -158,4 +158,8 @@ void apply_tokenizer_config(const std::string& folder, TokenizerParts& parts) {
   if (fs::exists(jinja)) parts.chat_template = read_file(jinja.string());
 }
 
+bool uses_legacy_prefix(const std::string& folder) {
+  return read_config(fs::path(folder) / "tokenizer_config.json").fields().get_bool("legacy", true);
+}
+
 }  // namespace lmdeploy

@@ -19,4 +19,8 @@ AddedToken read_added_token(const JsonFields& fields);
 /// add. Missing files are no error.
 void apply_tokenizer_config(const std::string& folder, TokenizerParts& parts);
 
+/// Whether text after a special token gets a "▁" in front, as it does unless tokenizer_config.json says
+/// "legacy": false.
+bool uses_legacy_prefix(const std::string& folder);
+
 }  // namespace lmdeploy

@@ -157,14 +157,15 @@ TEST_F(TokenizerFolder, NamesWhatIsMissing) {
   EXPECT_EQ(code_of([&] { Tokenizer::load(path); }, "neither tokenizer.json nor a .gguf"),
             ErrorCode::kNotFound);
   write("tokenizer.model", "x");
-  EXPECT_EQ(code_of([&] { Tokenizer::load(path); }, "tokenizer.json is needed"), ErrorCode::kUnsupported);
+  EXPECT_EQ(code_of([&] { Tokenizer::load(path); }, "tokenizer.model: not a SentencePiece model"),
+            ErrorCode::kInvalidData);
   write("a.gguf", "x");
   EXPECT_EQ(code_of([&] { Tokenizer::load(path); }, "a.gguf"), ErrorCode::kInvalidData);
   write("b.gguf", "x");
   EXPECT_EQ(code_of([&] { Tokenizer::load(path); }, "several GGUF models"), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of([&] { Tokenizer::load(path + "/none"); }, "does not exist"), ErrorCode::kNotFound);
-  EXPECT_EQ(code_of([&] { Tokenizer::load(path + "/tokenizer.model"); }, "neither a folder"),
-            ErrorCode::kUnsupported);
+  write("c.txt", "x");
+  EXPECT_EQ(code_of([&] { Tokenizer::load(path + "/c.txt"); }, "neither a folder"), ErrorCode::kUnsupported);
 }
 
 TEST_F(TokenizerFolder, RefusesABadConfig) {
@@ -191,16 +192,31 @@ TEST(TokenizerJson, RefusesModelsAndPartsByName) {
   const auto refuse = [](const std::string& key, const std::string& value, const std::string& message) {
     EXPECT_EQ(code_of([&] { tokenizer_from_json(json_with(key, value)); }, message), ErrorCode::kUnsupported);
   };
-  refuse("model", R"({"type": "Unigram", "vocab": [["a", 0.0]]})", "\"Unigram\" is not supported");
-  refuse("model", R"({"vocab": [["a", 0.0]]})", "\"Unigram\" is not supported");
-  refuse("model", R"({"type": "WordPiece", "vocab": {}})", "\"WordPiece\" is not supported");
-  refuse("model", R"({"type": "WordLevel", "vocab": {}})", "\"WordLevel\" is not supported");
-  refuse("model", R"({"type": "Magic"})", "unknown tokenizer model \"Magic\"");
+  refuse("model", R"({"type": "Magic"})", "model: tokenizer model \"Magic\"");
   refuse("normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Magic"}]})",
          "normalizer: [0]: normalizer \"Magic\"");
   refuse("pre_tokenizer", R"({"type": "Magic"})", "pre-tokenizer \"Magic\"");
   refuse("post_processor", R"({"type": "Magic"})", "post-processor \"Magic\"");
   refuse("decoder", R"({"type": "Magic"})", "decoder \"Magic\"");
+}
+
+TEST(TokenizerJson, KnowsFourModels) {
+  const auto encode = [](const std::string& model, const std::string& text) {
+    return tokenizer_from_json(json_with("model", model))->encode(text);
+  };
+  const std::string scores = R"("vocab": [["?", 0.0], ["a", -1.0], ["ab", -1.5]], "unk_id": 0})";
+  EXPECT_EQ(encode(R"({"type": "Unigram", )" + scores, "aabc"), (std::vector<int>{1, 2, 0}));
+  EXPECT_EQ(encode("{" + scores, "aabc"), (std::vector<int>{1, 2, 0}));  // old files do not name it
+  const std::string words = R"("vocab": {"?": 0, "ab": 1, "##c": 2}, "unk_token": "?"})";
+  EXPECT_EQ(encode(R"({"type": "WordPiece", )" + words, "abcc"), (std::vector<int>{1, 2, 2}));
+  EXPECT_EQ(encode(R"({"type": "WordPiece", "max_input_chars_per_word": 3, )" + words, "abcc"),
+            std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "WordPiece", )" + words, "abcd"), std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "WordLevel", )" + words, "ab"), std::vector<int>{1});
+  EXPECT_EQ(encode(R"({"type": "WordLevel", )" + words, "abc"), std::vector<int>{0});
+  // Without a token for unknown words there is no answer, as in the library.
+  EXPECT_EQ(code_of([&] { encode(R"({"type": "WordLevel", "vocab": {"a": 0}})", "b"); }, "\"b\" is not in"),
+            ErrorCode::kInvalidData);
 }
 
 TEST(TokenizerJson, RefusesBrokenFiles) {
@@ -215,6 +231,13 @@ TEST(TokenizerJson, RefusesBrokenFiles) {
   refuse("model", bpe(R"("vocab": {"a": 0}, "merges": ["a"])"), "merges[0]");
   refuse("model", bpe(R"("vocab": {"a": 0}, "merges": [["a", "a", "a"]])"), "merges[0]");
   refuse("model", bpe(R"("vocab": {"a": 0}, "merges": ["a a"])"), "needs the token \"aa\"");
+  refuse("model", R"({"type": "Unigram", "vocab": [["a"]]})", "\"vocab[0]\" is [\"a\"]");
+  refuse("model", R"({"type": "Unigram", "vocab": [["a", 0]], "unk_id": 1})", "\"unk_id\" is 1");
+  refuse("normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "*"})", "expected base64");
+  refuse("normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AAAA"})",
+         "character map has 3 bytes");
+  refuse("pre_tokenizer", R"({"type": "FixedLength", "length": 0})", "\"length\" is 0");
+  refuse("pre_tokenizer", R"({"type": "CharDelimiterSplit", "delimiter": "--"})", "one character");
   refuse("pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "("}})", "regular expression");
   refuse("pre_tokenizer", R"({"type": "Split", "pattern": {}})", "neither \"String\" nor \"Regex\"");
   refuse("pre_tokenizer", R"({"type": "Split", "pattern": {"String": " "}, "behavior": "Odd"})", "behavior");

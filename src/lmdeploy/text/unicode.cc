@@ -85,7 +85,7 @@ bool is_punctuation(char32_t code) {
            (code >= 0x5B && code <= 0x60) || (code >= 0x7B && code <= 0x7E);
   }
   const int found = general_category(code);
-  return found >= UTF8PROC_CATEGORY_PC && found <= UTF8PROC_CATEGORY_PO;
+  return found >= UTF8PROC_CATEGORY_PC && found <= UTF8PROC_CATEGORY_PO && !newer_than_unicode_9(code);
 }
 
 bool is_numeric(char32_t code) {
@@ -96,6 +96,14 @@ bool is_numeric(char32_t code) {
 bool is_mark(char32_t code) {
   const int found = general_category(code);
   return found >= UTF8PROC_CATEGORY_MN && found <= UTF8PROC_CATEGORY_ME;
+}
+
+bool is_nonspacing_mark(char32_t code) {
+  return general_category(code) == UTF8PROC_CATEGORY_MN && !newer_than_unicode_9(code);
+}
+
+bool is_control(char32_t code) {
+  return general_category(code) >= UTF8PROC_CATEGORY_CC && !newer_than_unicode_9(code);  // the last ones
 }
 
 bool is_word_char(char32_t code) {
@@ -113,6 +121,20 @@ void append_lower(std::string& out, char32_t code) {
   } else {
     append_utf8(out, lower(code));
   }
+}
+
+size_t grapheme_cluster_size(std::string_view text) {
+  Utf8Char left = decode_utf8(text, 0);
+  size_t at = left.size;
+  for (utf8proc_int32_t state = 0; at < text.size(); at += left.size) {
+    const Utf8Char right = decode_utf8(text, at);
+    if (left.code < 0x300 && right.code < 0x300 && left.code != '\r') break;
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(left.code),
+                                         static_cast<utf8proc_int32_t>(right.code), &state))
+      break;
+    left = right;
+  }
+  return at;
 }
 
 size_t leading_white_space(std::string_view text) {

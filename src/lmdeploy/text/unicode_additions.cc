@@ -20,6 +20,13 @@ constexpr Addition kAdditions[] = {
 #include "lmdeploy/text/unicode_additions.inc"
 };
 
+struct Run {
+  char32_t first, last;
+};
+constexpr Run kRecent[] = {
+#include "lmdeploy/text/unicode_recent.inc"
+};
+
 struct Twin {
   utf8proc_category_t category;
   char32_t three_bytes, four_bytes;  // an older character with so long a UTF-8 form
@@ -55,6 +62,13 @@ const Addition* find_addition(char32_t code) {
 int general_category(char32_t code) {
   const Addition* added = find_addition(code);
   return added != nullptr ? added->category : utf8proc_category(static_cast<utf8proc_int32_t>(code));
+}
+
+bool newer_than_unicode_9(char32_t code) {
+  if (code < kRecent[0].first) return false;
+  const auto* run = std::lower_bound(std::begin(kRecent), std::end(kRecent), code,
+                                     [](const Run& r, char32_t c) { return r.last < c; });
+  return (run != std::end(kRecent) && run->first <= code) || find_addition(code) != nullptr;
 }
 
 char32_t older_twin(char32_t code) {

@@ -1,0 +1,71 @@
+// Rank files against tiktoken's own encodings: every line must be identical.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/mapped_file.h"
+#include "lmdeploy/text/test_data.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr int kMaxShown = 5;
+
+class TiktokenGolden : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TiktokenGolden);
+
+// Unpacks ranks and tiktoken.json side by side.
+std::shared_ptr<const Tokenizer> load(const std::string& name) {
+  const auto source = tokenizer_data() / name;
+  const std::filesystem::path folder = cat(testing::TempDir(), "/", name, "_", ::getpid());
+  std::filesystem::create_directories(folder);
+  const std::string rules = read_file((source / "tiktoken.json").string());
+  const std::string ranks(parse_json(rules, name).at("ranks_file").as_string());
+  std::ofstream(folder / "tiktoken.json") << rules;
+  std::ofstream(folder / ranks, std::ios::binary) << read_gzip(source / (ranks + ".gz"));
+  auto tokenizer = Tokenizer::load((folder / ranks).string());
+  std::filesystem::remove_all(folder);
+  return tokenizer;
+}
+
+// Checks one line; returns what is wrong, or nothing.
+std::string check_line(const std::shared_ptr<const Tokenizer>& tokenizer, const JsonObject& line) {
+  const std::string text(line.at("text").as_string());
+  const std::vector<int> ordinary = to_ids(line.at("ids_ordinary"));
+  const std::vector<int> ids = line.contains("ids") ? to_ids(line.at("ids")) : ordinary;
+  if (tokenizer->encode(text) != ordinary) return "ids_ordinary";
+  if (tokenizer->encode(text, {.parse_special = true}) != ids) return "ids";
+  if (tokenizer->decode(ordinary) != text) return "decoded ids_ordinary";
+  if (tokenizer->decode(ids, /*skip_special_tokens=*/false) != text) return "decoded ids";
+  if (stream_decode(tokenizer, ids, /*skip_special_tokens=*/false) != text) return "streamed ids";
+  return {};
+}
+
+TEST_P(TiktokenGolden, EveryLineIsIdentical) {
+  const auto tokenizer = load(GetParam());
+  const auto path = tokenizer_data() / GetParam() / "golden_tiktoken.jsonl.gz";
+  int failed = 0, total = 0;
+  for (const Json& line : parse_json_lines(read_gzip(path), path.string())) {
+    ++total;
+    const std::string wrong = check_line(tokenizer, line.as_object());
+    if (!wrong.empty() && ++failed <= kMaxShown)
+      ADD_FAILURE() << wrong << " of " << to_json_text(line).substr(0, 1000);
+  }
+  EXPECT_EQ(failed, 0) << "of " << total << " lines";
+  EXPECT_GT(total, 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TiktokenGolden,
+                         testing::ValuesIn(tokenizer_data_with("golden_tiktoken.jsonl.gz")),
+                         [](const auto& test) { return test.param; });
+
+TEST(TiktokenGoldenFiles, AreThere) {
+  const size_t count = tokenizer_data_with("golden_tiktoken.jsonl.gz").size();
+  if (count == 0) GTEST_SKIP() << tokenizer_data() << " is not there";
+  EXPECT_GE(count, 6u);
+}
+
+}  // namespace
+}  // namespace lmdeploy

@@ -314,7 +314,7 @@ TEST(Catalogue, FoldersAboveTheModelDoNotDecide) {
       {"/data/yield/hyip/m", "none"},
       {"01-ai/Yi-1.5-9B-Chat", "yi"},
       {"/models/01-ai/yi/", "yi"},
-      {"/work/qwen-vs-llama/vicuna-7b", "vicuna"},
+      {"/data/qwen-vs-llama/vicuna-7b", "vicuna"},
       {"/falcon/disk1/gemma-2b-it", "gemma"},
       {"C:\\models\\Qwen3-8B", "qwen3"},
       {"/cache/models--Qwen--Qwen2.5-7B-Instruct/snapshots/0a1b2c", "qwen2d5"},

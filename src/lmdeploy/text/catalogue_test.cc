@@ -310,7 +310,7 @@ TEST(Catalogue, PathsGiveNames) {
 // A part of a path that says nothing about the model must not choose its template.
 TEST(Catalogue, FoldersAboveTheModelDoNotDecide) {
   const std::pair<const char*, const char*> kPaths[] = {
-      {"/home/yifan/models/SmolLM2-135M", "none"},
+      {"/data/yifan/models/SmolLM2-135M", "none"},
       {"/data/yield/hyip/m", "none"},
       {"01-ai/Yi-1.5-9B-Chat", "yi"},
       {"/models/01-ai/yi/", "yi"},

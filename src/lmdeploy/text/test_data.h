@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,16 @@ std::string read_gzip(const std::filesystem::path& path);
 /// One JSON value per line.
 std::vector<Json> parse_json_lines(std::string_view text, const std::string& where);
 std::vector<int> to_ids(const Json& array);
+/// Fails for each line of a tokenizer's golden file (`tokenizer_data() / name / file`) that `check` finds
+/// fault with (it returns what is wrong, or nothing), and when there are few lines.
+void expect_golden_lines(const std::string& name, const std::string& file,
+                         const std::function<std::string(const JsonObject& line)>& check);
+/// Skips aloud where the folder is missing; otherwise at least `at_least` tokenizers must have the file.
+void expect_golden_files(const std::string& file, size_t at_least);
+/// What is wrong with a line's "dec_prefix": decodings of the first k ids, at once and streamed; nothing: all
+/// right.
+std::string check_decoded_prefixes(const std::shared_ptr<const Tokenizer>& tokenizer, const JsonObject& line,
+                                   bool skip_special_tokens);
 
 /// From the text of a tokenizer.json.
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text);

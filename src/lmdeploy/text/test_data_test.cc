@@ -1,4 +1,5 @@
 // The helpers of test_data.h; itself no test.
+#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -52,6 +53,42 @@ std::vector<int> to_ids(const Json& array) {
   std::vector<int> ids;
   for (const Json& id : array.as_array()) ids.push_back(static_cast<int>(id.as_int64()));
   return ids;
+}
+
+void expect_golden_lines(const std::string& name, const std::string& file,
+                         const std::function<std::string(const JsonObject&)>& check) {
+  constexpr int kMaxShown = 5;
+  const auto path = tokenizer_data() / name / file;
+  int failed = 0, total = 0;
+  for (const Json& line : parse_json_lines(read_gzip(path), path.string())) {
+    ++total;
+    const std::string wrong = check(line.as_object());
+    if (!wrong.empty() && ++failed <= kMaxShown)
+      ADD_FAILURE() << wrong << " of " << to_json_text(line).substr(0, 1000);
+  }
+  EXPECT_EQ(failed, 0) << "of " << total << " lines";
+  EXPECT_GT(total, 1000);
+}
+
+void expect_golden_files(const std::string& file, size_t at_least) {
+  const size_t count = tokenizer_data_with(file).size();
+  if (count == 0) GTEST_SKIP() << tokenizer_data() << " is not there";
+  EXPECT_GE(count, at_least);
+}
+
+std::string check_decoded_prefixes(const std::shared_ptr<const Tokenizer>& tokenizer, const JsonObject& line,
+                                   bool skip_special_tokens) {
+  if (!line.contains("dec_prefix")) return {};
+  const std::vector<int> ids = to_ids(line.at("ids"));
+  for (const Json& prefix : line.at("dec_prefix").as_array()) {
+    const auto count = static_cast<std::ptrdiff_t>(prefix.at(0).as_int64());
+    const std::vector<int> first(ids.begin(), ids.begin() + count);
+    const std::string want(prefix.at(1).as_string());
+    if (tokenizer->decode(first, skip_special_tokens) != want) return cat("dec_prefix ", count);
+    if (stream_decode(tokenizer, first, skip_special_tokens) != want)
+      return cat("streamed dec_prefix ", count);
+  }
+  return {};
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text) {

@@ -8,6 +8,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/test_data.h"
 
 namespace lmdeploy {
 namespace {
@@ -16,17 +17,6 @@ Json json(std::string_view text) { return parse_json(text, "test"); }
 
 std::shared_ptr<const ChatTemplate> named(const std::string& name) {
   return make_catalogue_template({.model_name = name});
-}
-
-std::string error_of(const std::function<void()>& run, ErrorCode want = ErrorCode::kInvalidArgument) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), want) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 const Json kRounds = json(R"([{"role": "user", "content": "U1"}, {"role": "assistant", "content": "A1"},

@@ -8,6 +8,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/chat_template_jinja.h"
+#include "lmdeploy/text/test_data.h"
 
 namespace lmdeploy {
 namespace {
@@ -24,17 +25,6 @@ std::shared_ptr<const ChatTemplate> model_template(const std::string& name) {
       read_json_file(cat(LMDEPLOY_SOURCE_DIR "/tests/data/text/chat_templates/", name, ".json"));
   const auto text = [&](const char* key) { return std::string(file.at(key).get_string()); };
   return make_jinja_template(text("template"), text("bos_token"), text("eos_token"));
-}
-
-std::string error_of(const std::function<void()>& run, ErrorCode want = ErrorCode::kInvalidArgument) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), want) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 size_t count(std::string_view text, std::string_view word) {

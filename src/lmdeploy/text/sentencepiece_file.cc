@@ -164,6 +164,12 @@ class Checker {
     if (!std::isfinite(piece.score)) fail(cat("the score of piece ", id, " is not finite"));
     if (piece.type < SentencePiece::Type::kNormal || piece.type > SentencePiece::Type::kByte)
       fail(cat("piece ", id, " has type ", static_cast<int>(piece.type), ", expected 1 to 6"));
+    // SentencePiece merges them and takes the result apart again.
+    if (piece.type == SentencePiece::Type::kUnused && file_.model == SentencePieceFile::Model::kBpe)
+      throw Error(
+          ErrorCode::kUnsupported,
+          cat(where_, ": piece ", id, ", \"", piece.text,
+              "\", is UNUSED, which is not supported in a BPE model; use the model's tokenizer.json"));
   }
   bool is_control(int id) const {
     return id >= 0 && static_cast<size_t>(id) < file_.pieces.size() &&

@@ -85,6 +85,7 @@ TEST(SentencePieceFile, NamesWhatIsWrong) {
   expect(kSpecial + field(1, field(1, 5)), "wire type 0, expected 2");
   expect(kSpecial + field(2, field(3, 9)), "model_type is 9");
   expect(kSpecial + field(5, field(2, "map")), "denormalizer_spec");
+  expect(kSpecial + piece("a", 0, Type::kUnused) + field(2, field(3, kBpe)), "piece 3, \"a\", is UNUSED");
 }
 
 TEST(SentencePieceFile, EachCutIsRefusedOrRead) {

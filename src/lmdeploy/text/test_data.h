@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/text/tokenizer.h"
 
@@ -22,6 +23,8 @@ std::string read_gzip(const std::filesystem::path& path);
 /// One JSON value per line.
 std::vector<Json> parse_json_lines(std::string_view text, const std::string& where);
 std::vector<int> to_ids(const Json& array);
+/// The message of the Error that `run` must throw, with the code `want`.
+std::string error_of(const std::function<void()>& run, ErrorCode want = ErrorCode::kInvalidArgument);
 /// Fails for each line of a tokenizer's golden file (`tokenizer_data() / name / file`) that `check` finds
 /// fault with (it returns what is wrong, or nothing), and when there are few lines.
 void expect_golden_lines(const std::string& name, const std::string& file,

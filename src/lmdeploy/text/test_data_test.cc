@@ -55,6 +55,17 @@ std::vector<int> to_ids(const Json& array) {
   return ids;
 }
 
+std::string error_of(const std::function<void()>& run, ErrorCode want) {
+  try {
+    run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), want) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
 void expect_golden_lines(const std::string& name, const std::string& file,
                          const std::function<std::string(const JsonObject&)>& check) {
   constexpr int kMaxShown = 5;

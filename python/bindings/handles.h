@@ -21,8 +21,8 @@ struct ChatTemplateRef {
 };
 
 /// A pipeline that may be held by several Python objects. After fork() the engine thread exists in the parent
-/// only: get() then throws, and the native object is leaked instead of being destroyed, which would wait for
-/// that thread.
+/// only, and may have held any mutex at that moment: check_owner() throws in the child, before anything there
+/// waits, and the native object is leaked instead of being destroyed.
 class PipelineRef {
  public:
   explicit PipelineRef(const PipelineConfig& config)
@@ -34,18 +34,23 @@ class PipelineRef {
   PipelineRef& operator=(const PipelineRef&) = delete;
 
   bool in_owner() const { return owner_ == getpid(); }
-  Pipeline& get() const {
-    if (in_owner()) return *impl_;
+  void check_owner() const {
+    if (in_owner()) return;
     throw Error(
         ErrorCode::kClosed,
         cat("this pipeline was opened in process ", owner_, " and cannot be used in its fork ", getpid(),
             ": open it in the child, or start the child with the multiprocessing method \"spawn\""));
   }
+  Pipeline& get() const {
+    check_owner();
+    return *impl_;
+  }
   /// Calls use(Engine&) while close() is kept waiting; `use` must not block.
   template <typename Use>
   auto with_engine(Use use) const {
+    check_owner();
     const std::shared_lock lock(closing_);
-    return use(get().engine());
+    return use(impl_->engine());
   }
   void close() const {
     if (!in_owner()) return;

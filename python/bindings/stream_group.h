@@ -24,6 +24,7 @@ inline FinishReason finish_of(const Response& response) { return response.finish
 inline FinishReason finish_of(const RequestOutput& output) { return output.finish; }
 
 /// Thread-safe, for one reader at a time. Nothing here takes the GIL; bindings call it with the GIL released.
+/// In a forked process reading throws Error(kClosed) and cancelling does nothing.
 template <typename Stream>
 class StreamGroup {
  public:
@@ -42,6 +43,7 @@ class StreamGroup {
 
   /// Returns the index by which next() names the stream. `session` is kept alive with it.
   size_t add(std::unique_ptr<Stream> stream, std::shared_ptr<ChatSession> session = nullptr) {
+    pipeline_->check_owner();
     const std::lock_guard lock(mutex_);
     const size_t idx = entries_.size();
     stream->set_notify([ready = ready_, idx] { ready->push(idx); });
@@ -53,6 +55,7 @@ class StreamGroup {
 
   /// Which stream, and its next piece; nothing after `timeout` or when all have ended.
   std::optional<std::pair<size_t, Output>> next(std::chrono::milliseconds timeout) {
+    pipeline_->check_owner();
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (num_open() > 0) {
       const auto left =
@@ -65,23 +68,29 @@ class StreamGroup {
   }
 
   size_t num_open() const {
+    pipeline_->check_owner();
     const std::lock_guard lock(mutex_);
     return num_open_;
   }
 
   /// What is cancelled ends with finish_reason kAbort, which is still to be read.
   void cancel(size_t idx) {
+    if (!pipeline_->in_owner()) return;
     const std::lock_guard lock(mutex_);
     if (idx < entries_.size() && entries_[idx].stream) entries_[idx].stream->cancel();
   }
   void cancel_all() {
+    if (!pipeline_->in_owner()) return;
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
       if (entry.stream) entry.stream->cancel();
     }
   }
 
-  int fileno() { return ready_->fileno(); }
+  int fileno() {
+    pipeline_->check_owner();
+    return ready_->fileno();
+  }
 
  private:
   struct Entry {

@@ -243,6 +243,33 @@ def test_a_fork_cannot_use_the_pipeline_and_does_not_hang(alphabet_path, tmp_pat
     assert end == "5 yz", done.stderr
 
 
+MANY_FORKS = """
+    import os, sys
+    import lmdeploy
+    pipe = lmdeploy.pipeline(sys.argv[1], num_threads=1)
+    for turn in range(150):
+        stream = pipe.stream_infer("a", lmdeploy.GenerationConfig(max_new_tokens=2000))
+        next(stream)
+        child = os.fork()
+        if child == 0:
+            try:
+                next(stream)
+            except RuntimeError:
+                pipe.close()
+                del stream
+                os._exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        stream.close()
+"""
+
+
+def test_a_fork_does_not_wait_for_what_the_engine_thread_held(endless_path, tmp_path):
+    """The engine thread is in the middle of something in each of these forks, a locked mutex for instance."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(MANY_FORKS), endless_path],
+                          capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_script_may_end_without_closing(alphabet_path, tmp_path):
     code = ("import sys, lmdeploy\npipe = lmdeploy.pipeline(sys.argv[1], num_threads=1)\n"
             "stream = pipe.stream_infer('a')\nprint(next(stream).text)")

@@ -1,5 +1,5 @@
 # How a room is built: lmdeploy_room(NAME DEPS rooms... LIBS libraries...) makes from the folder it is called in
-#   lmdeploy_NAME        all *.cc but tests and benchmarks (SOURCES overrides the list)
+#   lmdeploy_NAME        all *.cc, folders included, but tests and benchmarks (SOURCES overrides the list)
 #   NAME_test            all *_test.cc, found by CTest
 #   NAME_bench           all *_bench.cc
 add_library(lmdeploy_options INTERFACE)
@@ -19,10 +19,10 @@ endif()
 
 function(lmdeploy_room NAME)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SOURCES;TEST_LIBS" ${ARGN})
-  file(GLOB tests CONFIGURE_DEPENDS *_test.cc)
-  file(GLOB benches CONFIGURE_DEPENDS *_bench.cc)
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cc)
+  file(GLOB_RECURSE benches CONFIGURE_DEPENDS *_bench.cc)
   if(NOT ROOM_SOURCES)
-    file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS *.cc)
+    file(GLOB_RECURSE ROOM_SOURCES CONFIGURE_DEPENDS *.cc)
     list(REMOVE_ITEM ROOM_SOURCES ${tests} ${benches} "")
   endif()
   list(TRANSFORM ROOM_DEPS PREPEND lmdeploy_)

@@ -4,9 +4,9 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/utf8.h"
-#include "lmdeploy/text/byte_level.h"
 #include "lmdeploy/text/composed_tokenizer.h"
-#include "lmdeploy/text/tokenizer_json.h"
+#include "lmdeploy/text/files/tokenizer_json.h"
+#include "lmdeploy/text/steps/byte_level.h"
 
 using namespace lmdeploy;
 

@@ -4,7 +4,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
-#include "lmdeploy/text/gguf_tokenizer.h"
+#include "lmdeploy/text/files/gguf_tokenizer.h"
 
 using namespace lmdeploy;
 

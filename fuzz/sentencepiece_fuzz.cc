@@ -4,7 +4,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
-#include "lmdeploy/text/sentencepiece_tokenizer.h"
+#include "lmdeploy/text/files/sentencepiece_tokenizer.h"
 
 using namespace lmdeploy;
 

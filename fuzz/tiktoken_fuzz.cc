@@ -4,7 +4,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/core/utf8.h"
-#include "lmdeploy/text/tiktoken.h"
+#include "lmdeploy/text/files/tiktoken.h"
 
 using namespace lmdeploy;
 

@@ -5,7 +5,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/text/composed_tokenizer.h"
-#include "lmdeploy/text/tokenizer_json.h"
+#include "lmdeploy/text/files/tokenizer_json.h"
 
 using namespace lmdeploy;
 

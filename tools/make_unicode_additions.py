@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/lmdeploy/text/unicode_additions.inc: what Unicode 16 added to the tables of PCRE2 10.42 and utf8proc 2.8
+"""Writes src/lmdeploy/text/unicode/unicode_additions.inc: what Unicode 16 added to the tables of PCRE2 10.42 and utf8proc 2.8
 (Unicode 14). Needs a Python whose unicodedata is 14.0 (3.11) and the package unicodedata2 16.0.
 
-    python3.11 tools/make_unicode_additions.py > src/lmdeploy/text/unicode_additions.inc
+    python3.11 tools/make_unicode_additions.py > src/lmdeploy/text/unicode/unicode_additions.inc
 """
 import unicodedata
 

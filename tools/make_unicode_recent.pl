@@ -1,5 +1,5 @@
 #!/usr/bin/env perl
-# Prints src/lmdeploy/text/unicode_recent.inc: the characters of Unicode 10 to 14, by Perl's own tables
+# Prints src/lmdeploy/text/unicode/unicode_recent.inc: the characters of Unicode 10 to 14, by Perl's own tables
 # (Perl 5.36 has Unicode 14; later ones are in unicode_additions.inc).
 use strict;
 use warnings;

@@ -7,7 +7,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/mapped_file.h"
 #include "lmdeploy/models/step_runner.h"
-#include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/chat/chat_template.h"
 
 namespace lmdeploy::reference {
 namespace {

@@ -17,7 +17,7 @@
 #include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
-#include "lmdeploy/text/catalogue.h"
+#include "lmdeploy/text/chat/catalogue.h"
 
 namespace lmdeploy {
 namespace {

@@ -3,7 +3,7 @@
 #include <ostream>
 
 #include "lmdeploy/cli/command.h"
-#include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/chat/chat_template.h"
 
 namespace lmdeploy {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/engine/engine.h"
-#include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/chat/chat_template.h"
 #include "lmdeploy/text/tokenizer.h"
 
 namespace lmdeploy {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lmdeploy/formats/checkpoint.h"
-#include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/chat/chat_template.h"
 #include "lmdeploy/text/tokenizer.h"
 
 namespace lmdeploy {

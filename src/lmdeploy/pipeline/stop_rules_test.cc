@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lmdeploy/pipeline/scripted_tokenizer.h"
-#include "lmdeploy/text/chat_template.h"
+#include "lmdeploy/text/chat/chat_template.h"
 
 namespace lmdeploy {
 namespace {

@@ -8,13 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lmdeploy/text/added_tokens.h"
-#include "lmdeploy/text/decoder.h"
-#include "lmdeploy/text/normalizer.h"
-#include "lmdeploy/text/pre_tokenizer.h"
-#include "lmdeploy/text/token_model.h"
+#include "lmdeploy/text/model/token_model.h"
+#include "lmdeploy/text/model/vocabulary.h"
+#include "lmdeploy/text/steps/added_tokens.h"
+#include "lmdeploy/text/steps/decoder.h"
+#include "lmdeploy/text/steps/normalizer.h"
+#include "lmdeploy/text/steps/pre_tokenizer.h"
 #include "lmdeploy/text/tokenizer.h"
-#include "lmdeploy/text/vocabulary.h"
 
 namespace lmdeploy {
 

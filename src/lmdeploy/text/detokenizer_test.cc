@@ -4,7 +4,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
 #include "lmdeploy/core/utf8.h"
-#include "lmdeploy/text/test_data.h"
+#include "lmdeploy/text/golden/test_data.h"
 
 namespace lmdeploy {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/mapped_file.h"
-#include "lmdeploy/text/gguf_tokenizer.h"
-#include "lmdeploy/text/sentencepiece_tokenizer.h"
-#include "lmdeploy/text/tiktoken.h"
-#include "lmdeploy/text/tokenizer_json.h"
+#include "lmdeploy/text/files/gguf_tokenizer.h"
+#include "lmdeploy/text/files/sentencepiece_tokenizer.h"
+#include "lmdeploy/text/files/tiktoken.h"
+#include "lmdeploy/text/files/tokenizer_json.h"
 
 namespace lmdeploy {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "lmdeploy/core/error.h"
-#include "lmdeploy/text/test_data.h"
+#include "lmdeploy/text/golden/test_data.h"
 
 namespace lmdeploy {
 namespace {

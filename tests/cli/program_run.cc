@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{120};
 
 [[noreturn]] void run_child(const std::vector<std::string>& arguments,
                             const std::vector<std::string>& environment) {

@@ -24,7 +24,7 @@ class ProgramRun {
   void close_output();
   void send_signal(int number);
   /// Reads standard output (a terminal: all that is shown) until it holds `text` after what earlier calls
-  /// have seen; fails the test after 20 seconds.
+  /// have seen; fails the test after two minutes.
   void expect(const std::string& text);
   /// Reads to the end and waits. The exit code, or 128 + the signal's number.
   int finish();

@@ -67,7 +67,7 @@ inline Response read_all(ResponseStream& stream) {
 /// Waits until no request runs or waits, and the engine keeps `num_sessions`.
 inline void expect_idle(Pipeline& pipeline, int64_t num_sessions = 0) {
   EngineStats stats;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 12000; ++i) {  // a minute
     stats = pipeline.engine().stats();
     if (stats.running + stats.waiting == 0 && stats.sessions == num_sessions) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -164,11 +164,12 @@ def test_a_cancelled_task_frees_the_engine(endless):
         with pytest.raises(asyncio.CancelledError):
             await task
 
+    aborted = endless._core.stats().aborted
     asyncio.run(main())
-    until = time.monotonic() + 1
+    until = time.monotonic() + 60
     while endless._core.stats().running and time.monotonic() < until:
         time.sleep(0.005)
-    assert endless._core.stats().running == 0
+    assert (endless._core.stats().running, endless._core.stats().aborted) == (0, aborted + 1)
 
 
 def test_generate_takes_one_prompt(pipe):
@@ -189,17 +190,19 @@ CTRL_C = """
         print("not interrupted")
     except KeyboardInterrupt:
         print("interrupted")
-    until = time.monotonic() + 2
+    until = time.monotonic() + 30
     while pipe._core.stats().running and time.monotonic() < until:
         time.sleep(0.01)
-    print("running", pipe._core.stats().running, pipe("x", request_output_len=2, do_preprocess=False).text,
+    stats = pipe._core.stats()
+    print("running", stats.running, "aborted" if stats.aborted else "none aborted", pipe("x", request_output_len=2, do_preprocess=False).text,
           flush=True)
 """
 
 
 @pytest.mark.parametrize("call", ["pipe(['a'] * 8, gen_config=config)",
                                   "list(pipe.stream_infer('a', gen_config=config))",
-                                  "pipe.chat('a', gen_config=config)"])
+                                  "pipe.chat('a', gen_config=config)",
+                                  "pipe.get_ppl([[1, 2, 3] * 60000] * 8)"])
 def test_ctrl_c_stops_the_call_and_nothing_else(endless_path, tmp_path, call):
     code = textwrap.dedent(CTRL_C).format(call=call)
     child = subprocess.Popen([sys.executable, "-c", code, endless_path], stdout=subprocess.PIPE, text=True,
@@ -207,11 +210,9 @@ def test_ctrl_c_stops_the_call_and_nothing_else(endless_path, tmp_path, call):
     assert child.stdout.readline() == "ready\n"
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    start = time.monotonic()
     assert child.stdout.readline() == "interrupted\n"
-    assert time.monotonic() - start < 5
-    out, _ = child.communicate(timeout=60)
-    assert out == "running 0 yz\n" and child.returncode == 0
+    out, _ = child.communicate(timeout=120)
+    assert out == "running 0 aborted yz\n" and child.returncode == 0
 
 
 FORK = """
@@ -237,7 +238,7 @@ FORK = """
 
 def test_a_fork_cannot_use_the_pipeline_and_does_not_hang(alphabet_path, tmp_path):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(FORK), alphabet_path],
-                          capture_output=True, text=True, timeout=60, cwd=tmp_path)
+                          capture_output=True, text=True, timeout=120, cwd=tmp_path)
     message, end = done.stdout.splitlines()
     assert "cannot be used in its fork" in message and "spawn" in message
     assert end == "5 yz", done.stderr
@@ -273,7 +274,7 @@ def test_a_fork_does_not_wait_for_what_the_engine_thread_held(endless_path, tmp_
 def test_a_script_may_end_without_closing(alphabet_path, tmp_path):
     code = ("import sys, lmdeploy\npipe = lmdeploy.pipeline(sys.argv[1], num_threads=1)\n"
             "stream = pipe.stream_infer('a')\nprint(next(stream).text)")
-    done = subprocess.run([sys.executable, "-c", code, alphabet_path], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", code, alphabet_path], capture_output=True, text=True, timeout=120,
                           cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -284,7 +285,7 @@ def num_threads():
 
 def wait_for_threads(at_most):
     """The kernel lists a thread for a moment after it has been joined."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while num_threads() > at_most and time.monotonic() < until:
         time.sleep(0.01)
     assert num_threads() <= at_most

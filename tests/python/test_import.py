@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(lmdeploy.__file__).parent
 
 def run_python(code, cwd, **env):
     return subprocess.run([sys.executable, "-c", code], cwd=cwd, env={**os.environ, **env}, capture_output=True,
-                          text=True, timeout=60)
+                          text=True, timeout=120)
 
 
 def test_exports():
@@ -108,13 +108,13 @@ def test_log_file_of_the_environment(alphabet_path, tmp_path):
             "    pipe('too long for it')")
     log = tmp_path / "log.txt"
     done = subprocess.run([sys.executable, "-c", code, alphabet_path], cwd=tmp_path, capture_output=True, text=True,
-                          env={**os.environ, "LMDEPLOY_LOG_FILE": str(log)}, timeout=60)
+                          env={**os.environ, "LMDEPLOY_LOG_FILE": str(log)}, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "session_len is 8" in log.read_text() and "WARNING" in log.read_text().upper()
 
 
 def test_python_m_is_the_native_program():
-    done = subprocess.run([sys.executable, "-m", "lmdeploy", "--version"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "lmdeploy", "--version"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert lmdeploy.__version__ in done.stdout
 

@@ -8,8 +8,10 @@
 #include <condition_variable>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -47,6 +49,16 @@ int available_cpus() {
   if (sched_getaffinity(0, sizeof(set), &set) == 0) cpus = CPU_COUNT(&set);
   if (const int quota = cgroup_cpus(); quota > 0) cpus = std::min(cpus, quota);
   return std::max(1, cpus);
+}
+
+std::thread start_thread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::kResourceExhausted,
+                cat("cannot start a thread: ", error.code().message(),
+                    "; use fewer threads or raise the limit of processes (ulimit -u)"));
+  }
 }
 
 struct ThreadPool::State {
@@ -110,19 +122,26 @@ struct ThreadPool::State {
       pending.fetch_sub(1, std::memory_order_release);
     }
   }
+
+  void stop() {
+    stopping.store(true, std::memory_order_release);
+    publish();
+    for (std::thread& thread : threads) thread.join();
+  }
 };
 
 ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   const int total = num_threads > 0 ? num_threads : available_cpus();
-  for (int worker = 1; worker < total; ++worker)
-    state_->threads.emplace_back([this, worker] { state_->worker_main(worker); });
+  try {
+    for (int worker = 1; worker < total; ++worker)
+      state_->threads.push_back(start_thread([this, worker] { state_->worker_main(worker); }));
+  } catch (const Error& error) {
+    state_->stop();
+    throw Error(error.code(), cat("thread ", state_->threads.size() + 2, " of ", total, ": ", error.what()));
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stopping.store(true, std::memory_order_release);
-  state_->publish();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::num_threads() const { return static_cast<int>(state_->threads.size()) + 1; }
 

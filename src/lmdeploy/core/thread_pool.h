@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -31,7 +33,7 @@ class FunctionRef<R(Args...)> {
 /// from any thread, one call at a time (a second caller waits); nested calls from inside a loop run inline.
 class ThreadPool {
  public:
-  /// `num_threads` counts the calling thread; 0: available_cpus().
+  /// `num_threads` counts the calling thread; 0: available_cpus(). Throws Error(kResourceExhausted).
   explicit ThreadPool(int num_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -49,6 +51,9 @@ class ThreadPool {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// A thread that runs `body`. Throws Error(kResourceExhausted) where the system has none left.
+std::thread start_thread(std::function<void()> body);
 
 /// CPUs that this process may use: the affinity mask, capped by the cgroup quota. At least 1.
 int available_cpus();

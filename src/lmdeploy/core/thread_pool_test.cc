@@ -2,6 +2,7 @@
 #include "lmdeploy/core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
 namespace {
@@ -85,6 +88,25 @@ TEST(ThreadPool, CountsUsableCpus) {
   EXPECT_GE(available_cpus(), 1);
   EXPECT_EQ(ThreadPool(5).num_threads(), 5);
   EXPECT_EQ(ThreadPool(0).num_threads(), available_cpus());
+}
+
+TEST(ThreadPool, SaysThatNoMoreThreadsCanBeStarted) {
+  pthread_attr_t usual, impossible;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  pthread_attr_init(&impossible);
+  pthread_attr_setstacksize(&impossible, size_t{1} << 47);  // all of the address space
+  ASSERT_EQ(pthread_setattr_default_np(&impossible), 0);
+  std::string message;
+  try {
+    ThreadPool pool(3);
+  } catch (const Error& error) {
+    message = error.what();
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+  }
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_NE(message.find("thread 2 of 3: cannot start a thread: Resource temporarily unavailable"),
+            std::string::npos)
+      << message;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/core/system_memory.h"
+#include "lmdeploy/core/thread_pool.h"
 #include "lmdeploy/engine/engine_core.h"
 #include "lmdeploy/engine/inbox.h"
 
@@ -69,7 +70,7 @@ class Engine::Impl {
         core_(model, kernels, config_),
         inbox_(std::make_shared<Inbox>(max_unfinished(config_))),
         stats_(core_.stats()),
-        thread_([this] { run(); }) {}
+        thread_(start_thread([this] { run(); })) {}
 
   ~Impl() { close(); }
 

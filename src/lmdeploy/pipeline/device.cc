@@ -7,6 +7,8 @@
 namespace lmdeploy {
 namespace {
 
+constexpr int kMaxThreads = 1024;
+
 template <typename T>
 void require(bool holds, const char* field, const T& value, std::string_view expected) {
   if (!holds) throw Error(ErrorCode::kInvalidArgument, cat(field, " is ", value, "; expected ", expected));
@@ -48,7 +50,8 @@ void check_config(const PipelineConfig& config) {
           "at least 1");
   require(config.num_tokens_per_iter >= 0, "num_tokens_per_iter", config.num_tokens_per_iter, "0 or more");
   require(config.max_prefill_iters >= 1, "max_prefill_iters", config.max_prefill_iters, "at least 1");
-  require(config.num_threads >= 0, "num_threads", config.num_threads, "at least 1 (or 0: all CPUs)");
+  require(config.num_threads >= 0 && config.num_threads <= kMaxThreads, "num_threads", config.num_threads,
+          cat("1 to ", kMaxThreads, " (or 0: all CPUs)"));
 }
 
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config) {

@@ -25,6 +25,8 @@ TEST(Device, ConfigFieldsAreChecked) {
   expect_refused(bad, {"device_type", "tpu"}, [](PipelineConfig& c) { c.device_type = "tpu"; });
   expect_refused(bad, {"session_len", "-1"}, [](PipelineConfig& c) { c.session_len = -1; });
   expect_refused(bad, {"max_batch_size", "0"}, [](PipelineConfig& c) { c.max_batch_size = 0; });
+  expect_refused(bad, {"num_threads", "100000", "1 to 1024"},
+                 [](PipelineConfig& c) { c.num_threads = 100000; });
   expect_refused(bad, {"cache_max_entry_count"}, [](PipelineConfig& c) { c.cache_max_entry_count = -0.5; });
   expect_refused(bad, {"rope_scaling_factor", "0.5"}, [](PipelineConfig& c) { c.rope_scaling_factor = 0.5; });
   expect_refused(bad, {"quant_policy", "3"}, [](PipelineConfig& c) { c.quant_policy = 3; });

@@ -97,11 +97,11 @@ class BaseChatTemplate:
         Keywords of the call (``add_generation_prompt``, ``continue_final_message``, ``tools``, variables) arrive in
         ``kwargs``. Raises InvalidArgumentError for a role that the template lacks, and for tools.
         """
-        if isinstance(messages, str):
-            return self.get_prompt(messages, sequence_start)
         if kwargs.get("tools"):
             raise InvalidArgumentError(f"tools: {type(self).__name__} has no place for them; let its messages2prompt "
                                        "write them")
+        if isinstance(messages, str):
+            return self.get_prompt(messages, sequence_start)
         opens = sequence_start and (not messages or messages[0].get("role") != "system")
         text = self._opening() if opens else ""
         for message in messages:

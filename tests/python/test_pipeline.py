@@ -88,6 +88,16 @@ def test_limits_and_end_tokens(pipe):
     assert on.text == "z" + 3 * "<|im_end|>"
 
 
+def test_f25_logit_bias_bans_and_forces(pipe):
+    def answer(bias):
+        return pipe("a", gen_config=GenerationConfig(logit_bias=bias, max_new_tokens=3), do_preprocess=False)
+
+    assert "b" not in answer({ord("b"): -100.0}).text
+    assert answer({ord("q"): 100.0}).text == "qqq"
+    with pytest.raises(ValueError, match="logit_bias.*999999999"):
+        answer({999999999: 1.0})
+
+
 def test_bad_words_bias_and_penalties_act_on_greedy_answers(pipe):
     bias = pipe("a", gen_config=GenerationConfig(logit_bias={ord("q"): 100.0}, max_new_tokens=3), do_preprocess=False)
     assert bias.text == "qqq"
@@ -96,11 +106,24 @@ def test_bad_words_bias_and_penalties_act_on_greedy_answers(pipe):
         assert pipe("a", gen_config=config, do_preprocess=False).text != "b"
 
 
-def test_logprobs_hold_the_chosen_token_of_each_step(pipe):
-    response = pipe("w", gen_config=GenerationConfig(logprobs=3), do_preprocess=False)
+def test_f20_logprobs_hold_the_chosen_token_of_each_step(pipe):
+    response = pipe("w", gen_config=GenerationConfig(logprobs=5), do_preprocess=False)
     assert len(response.logprobs) == response.generate_token_len == 3
     for token, entries in zip(response.token_ids, response.logprobs, strict=True):
-        assert len(entries) == 3 and max(entries, key=entries.get) == token and entries[token] < 0
+        assert len(entries) == 5 and list(entries.values()) == sorted(entries.values(), reverse=True)
+        assert next(iter(entries)) == token and entries[token] < 0
+
+
+@pytest.mark.parametrize("asked", [0, 1, 3])
+@pytest.mark.parametrize("stop", [{}, {"stop_words": ["de"]}, {"max_new_tokens": 2}], ids=str)
+def test_f21_logprobs_are_never_missing(pipe, asked, stop):
+    config = GenerationConfig(logprobs=asked, include_stop_str_in_output=True, **stop)
+    response = pipe("a", gen_config=config, do_preprocess=False)
+    assert [len(entries) for entries in response.logprobs] == [max(asked, 1)] * response.generate_token_len
+    chosen = [max(entries, key=entries.get) for entries in response.logprobs]
+    assert pipe.tokenizer.decode(chosen, skip_special_tokens=False) == response.text
+    pieces = list(pipe.stream_infer("a", gen_config=config, do_preprocess=False))
+    assert [entries for piece in pieces for entries in piece.logprobs or ()] == response.logprobs
 
 
 def test_logits_are_float32_rows(pipe):
@@ -122,7 +145,9 @@ def test_f19_seeds(endless):
     assert sample(random_seed=11) != sample(random_seed=12)
 
 
-def test_several_choices(endless):
+def test_f24_several_choices(endless):
+    greedy = endless("a", gen_config=GenerationConfig(n=2, max_new_tokens=3), do_preprocess=False)
+    assert [(choice.text, choice.finish_reason) for choice in greedy.choices] == [("bcd", "length")] * 2
     config = GenerationConfig(n=3, do_sample=True, temperature=1.0, max_new_tokens=20, random_seed=5)
     first, second = endless(["a", "b"], gen_config=[config, GenerationConfig(max_new_tokens=2)], do_preprocess=False)
     assert len(first.choices) == 3 and first.choices[0] is first

@@ -120,3 +120,5 @@ def test_a_registered_class_renders_for_the_pipeline(alphabet_path):
 def test_base_template_refuses_tools():
     with pytest.raises(ValueError, match="tools"):
         BaseChatTemplate().messages2prompt([USER], tools=TOOLS)
+    with pytest.raises(ValueError, match="tools"):
+        BaseChatTemplate().messages2prompt("hi", tools=TOOLS)

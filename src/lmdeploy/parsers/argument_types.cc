@@ -1,51 +1,72 @@
 #include "lmdeploy/parsers/argument_types.h"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "lmdeploy/core/error.h"
+#include "lmdeploy/parsers/python_literal.h"
+#include "lmdeploy/parsers/try_json.h"
 
 namespace lmdeploy {
 namespace {
+
+constexpr size_t kMaxSchemas = 256;  // looked at for one argument; schemas may refer to each other in circles
 
 const Json* member(const Json* value, std::string_view key) {
   return value != nullptr && value->is_object() ? value->get_object().if_contains(key) : nullptr;
 }
 
-// The schema of an argument; nullptr where the tools don't say.
-const Json* find_schema(const Json& tools, std::string_view function, std::string_view key) {
-  if (!tools.is_array()) return nullptr;
-  for (const Json& tool : tools.get_array()) {
-    const Json* inner = member(&tool, "function");
-    const Json* found = inner != nullptr ? inner : &tool;
-    const Json* name = member(found, "name");
-    if (name != nullptr && name->is_string() && std::string_view(name->get_string()) == function)
-      return member(member(member(found, "parameters"), "properties"), key);
+// The schema that `schema` refers to within `root`; nullptr where it refers to nothing that is there.
+const Json* find_reference(const Json& root, const Json& schema) {
+  const Json* reference = member(&schema, "$ref");
+  if (reference == nullptr || !reference->is_string()) return nullptr;
+  const std::string_view path = reference->get_string();
+  boost::system::error_code error;
+  return path.starts_with("#/") ? root.find_pointer(path.substr(1), error) : nullptr;
+}
+
+// The schema itself and those it is made of: its alternatives, and what it refers to.
+std::vector<const Json*> parts_of(const Json& root, const Json& schema) {
+  std::vector<const Json*> parts = {&schema};
+  const auto add = [&](const Json* part) {
+    if (part != nullptr && parts.size() < kMaxSchemas) parts.push_back(part);
+  };
+  for (size_t i = 0; i < parts.size(); ++i) {
+    add(find_reference(root, *parts[i]));
+    for (const char* key : {"anyOf", "oneOf", "allOf"})
+      if (const Json* list = member(parts[i], key); list != nullptr && list->is_array())
+        for (const Json& one : list->get_array()) add(&one);
   }
-  return nullptr;
+  return parts;
 }
 
-void add_types(const Json* type, std::vector<std::string_view>& types) {
-  if (type == nullptr) return;
-  if (type->is_string()) types.emplace_back(type->get_string());
-  if (!type->is_array()) return;
-  for (const Json& one : type->get_array())
-    if (one.is_string()) types.emplace_back(one.get_string());
-}
+struct AllowedTypes {
+  bool text = false, null = false, other = false;
 
-// Types that the schema allows, its own and those of its alternatives.
-std::vector<std::string_view> types_of(const Json* schema) {
-  std::vector<std::string_view> types;
-  add_types(member(schema, "type"), types);
-  for (const char* alternatives : {"anyOf", "oneOf"})
-    if (const Json* list = member(schema, alternatives); list != nullptr && list->is_array())
-      for (const Json& one : list->get_array()) add_types(member(&one, "type"), types);
+  void add_named(const Json& type) {
+    if (!type.is_string()) return;
+    text = text || type.get_string() == "string";
+    null = null || type.get_string() == "null";
+    other = other || (type.get_string() != "string" && type.get_string() != "null");
+  }
+  void add_of(const Json& value) {
+    text = text || value.is_string();
+    null = null || value.is_null();
+    other = other || !(value.is_string() || value.is_null());
+  }
+};
+
+AllowedTypes types_of(const Json& root, const Json& schema) {
+  AllowedTypes types;
+  for (const Json* part : parts_of(root, schema)) {
+    if (const Json* type = member(part, "type"); type != nullptr && type->is_array())
+      for (const Json& one : type->get_array()) types.add_named(one);
+    else if (type != nullptr)
+      types.add_named(*type);
+    if (const Json* values = member(part, "enum"); values != nullptr && values->is_array())
+      for (const Json& one : values->get_array()) types.add_of(one);
+    if (const Json* value = member(part, "const")) types.add_of(*value);
+  }
   return types;
-}
-
-bool contains(const std::vector<std::string_view>& types, std::string_view type) {
-  return std::find(types.begin(), types.end(), type) != types.end();
 }
 
 std::string_view without_space(std::string_view text) {
@@ -54,29 +75,37 @@ std::string_view without_space(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
+// Numbers keep all their digits.
 std::optional<std::string> as_json(std::string_view text) {
-  for (const auto& [python, json] : {std::pair{"True", "true"}, {"False", "false"}, {"None", "null"}})
-    if (text == python) return json;
-  try {
-    parse_json(text, "argument");
-    return std::string(text);
-  } catch (const Error&) {  // text after all
-    return std::nullopt;
-  }
+  return try_parse_json(text) ? std::string(text) : python_literal_to_json(text);
 }
 
 }  // namespace
 
-std::string argument_json(const Json& tools, std::string_view function, std::string_view key,
-                          std::string_view value) {
-  const std::vector<std::string_view> types = types_of(find_schema(tools, function, key));
+const Json* find_parameters(const Json& tools, std::string_view function) {
+  if (!tools.is_array()) return nullptr;
+  for (const Json& tool : tools.get_array()) {
+    const Json* inner = member(&tool, "function");
+    const Json* found = inner != nullptr ? inner : &tool;
+    const Json* name = member(found, "name");
+    if (name != nullptr && name->is_string() && std::string_view(name->get_string()) == function)
+      return member(found, "parameters");
+  }
+  return nullptr;
+}
+
+std::string typed_argument(const Json* parameters, std::string_view key, std::string_view value) {
+  AllowedTypes types;
+  if (const Json* schema = member(member(parameters, "properties"), key))
+    types = types_of(*parameters, *schema);
   const std::string_view bare = without_space(value);
-  const bool is_null = (bare == "null" || bare == "None") && contains(types, "null");
-  const bool is_text = types.empty() || contains(types, "string");
-  if (is_null) return "null";
-  if (!is_text)
-    if (const auto json = as_json(bare)) return *json;
-  return to_json_text(Json(value));
+  if (types.null && (bare == "null" || bare == "None")) return "null";
+  return types.other && !types.text ? json_argument(value) : to_json_text(Json(value));
+}
+
+std::string json_argument(std::string_view value) {
+  std::optional<std::string> json = as_json(without_space(value));
+  return json ? std::move(*json) : to_json_text(Json(value));
 }
 
 }  // namespace lmdeploy

@@ -8,9 +8,14 @@
 
 namespace lmdeploy {
 
-/// JSON text of `value` for argument `key` of `function`. Text, unless the function's schema in `tools`
-/// (OpenAI's array, or null) asks for another type and the value is JSON (or Python's True, False, None).
-std::string argument_json(const Json& tools, std::string_view function, std::string_view key,
-                          std::string_view value);
+/// The schema of the function's arguments in `tools` (OpenAI's array, or null); nullptr where there is none.
+const Json* find_parameters(const Json& tools, std::string_view function);
+
+/// JSON text of `value` for the argument `key`. Text, unless the schema `parameters` (nullptr: none) asks for
+/// another type and the value is JSON or a Python literal.
+std::string typed_argument(const Json* parameters, std::string_view key, std::string_view value);
+
+/// JSON text of a value that is not text, or of the text if it turns out to be no JSON.
+std::string json_argument(std::string_view value);
 
 }  // namespace lmdeploy

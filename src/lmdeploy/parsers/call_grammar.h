@@ -14,9 +14,12 @@ enum class Capture : uint8_t {
   kId,          // of the call
   kArguments,   // a JSON object
   kKey,         // of one argument
-  kValue,       // of the argument last named: text, typed by the function's schema
+  kText,        // the argument last named: text
+  kJson,        // the same: any other JSON value
+  kTyped,       // the same: what the function's schema says
+  kTypedLines,  // the same, on lines of its own: newlines beside the markers are not part of it
   kCallObject,  // {"name": ..., "arguments" or "parameters": {...}}; without arguments: none
-  kWholeCall,   // the same, but arguments must be there
+  kWholeCall,   // the same, but arguments must be there, and nothing that no call has
 };
 
 struct Step {
@@ -24,6 +27,7 @@ struct Step {
     kLiteral,  // `text` stands here
     kPeek,     // the same, but it is left for the next step
     kSpace,    // white space, or nothing
+    kWord,     // a name: bytes up to one that no name has
     kUntil,    // everything before `text`, and `text`
     kObject,   // a JSON object
     kCall,     // a call is complete: it counts, whatever follows

@@ -5,6 +5,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/parsers/argument_types.h"
+#include "lmdeploy/parsers/try_json.h"
 
 namespace lmdeploy {
 namespace {
@@ -19,13 +20,15 @@ bool may_stand_in_name(char byte) {
   return code > ' ' && code != 0x7f && std::string_view("<>{}[]\"'`,;").find(byte) == std::string_view::npos;
 }
 
-// Null for text that is not JSON.
-std::optional<Json> try_parse(std::string_view text) {
-  try {
-    return parse_json(text, "tool call");
-  } catch (const Error&) {  // an ordinary outcome here: models write what they like
-    return std::nullopt;
-  }
+// What no call has in its outermost object: such an object is an answer.
+bool is_call_key(std::string_view key) {
+  constexpr std::string_view kKeys[] = {"name", "arguments", "parameters", "id", "type"};
+  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
+// Tags and line ends do not.
+bool may_stand_in_key(char byte) {
+  return static_cast<unsigned char>(byte) >= ' ' && byte != '<' && byte != '>';
 }
 
 // The value belongs to the lines between the tags.
@@ -39,10 +42,16 @@ std::string_view without_outer_newlines(std::string_view text) {
 
 void CallReader::start(const CallForm& form) {
   form_ = &form;
+  begin_call();
+  begin_step(0);
+}
+
+void CallReader::begin_call() {
   position_ = 0;
   call_ = {};
-  members_.clear();
-  begin_step(0);
+  parameters_ = nullptr;
+  arguments_.clear();
+  argument_idx_.clear();
 }
 
 void CallReader::begin_step(int index) {
@@ -53,9 +62,7 @@ void CallReader::begin_step(int index) {
 
 CallReader::Outcome CallReader::read(std::string_view text, bool at_end) {
   if (form_->steps[static_cast<size_t>(step_)].kind == Step::Kind::kCall) {  // reported by the last read()
-    position_ = 0;
-    call_ = {};
-    members_.clear();
+    begin_call();
     begin_step(step_ + 1);
   }
   while (static_cast<size_t>(step_) < form_->steps.size()) {
@@ -83,6 +90,8 @@ CallReader::Progress CallReader::take(const Step& step, std::string_view text, b
       return take_literal(step, text, at_end);
     case Step::Kind::kSpace:
       return take_space(text, at_end);
+    case Step::Kind::kWord:
+      return take_word(step, text, at_end);
     case Step::Kind::kUntil:
       return take_until(step, text, at_end);
     case Step::Kind::kObject:
@@ -109,18 +118,28 @@ CallReader::Progress CallReader::take_space(std::string_view text, bool at_end) 
   return position_ < text.size() || at_end ? Progress::kDone : Progress::kMore;
 }
 
+CallReader::Progress CallReader::take_word(const Step& step, std::string_view text, bool at_end) {
+  const std::string_view rest = text.substr(position_);
+  while (seen_ < rest.size() && seen_ <= kMaxName && may_stand_in_name(rest[seen_])) ++seen_;
+  if (seen_ == rest.size() && seen_ <= kMaxName && !at_end) return Progress::kMore;
+  position_ += seen_;
+  if (seen_ == 0 || seen_ > kMaxName) return Progress::kFailed;
+  keep(step.capture, rest.substr(0, seen_));
+  return Progress::kDone;
+}
+
 CallReader::Progress CallReader::take_until(const Step& step, std::string_view text, bool at_end) {
-  const bool is_name = step.capture != Capture::kValue;
+  const bool is_key = step.capture == Capture::kKey;
   for (;; ++seen_) {
     const std::string_view rest = text.substr(position_ + seen_);
     if (rest.starts_with(step.text)) break;
     if (!at_end && step.text.starts_with(rest)) return Progress::kMore;
-    if (rest.empty() || (is_name && (!may_stand_in_name(rest[0]) || seen_ == kMaxName))) {
+    if (rest.empty() || (is_key && (!may_stand_in_key(rest[0]) || seen_ == kMaxName))) {
       position_ += seen_;
       return Progress::kFailed;
     }
   }
-  if (is_name && seen_ == 0) return Progress::kFailed;
+  if (is_key && seen_ == 0) return Progress::kFailed;
   keep(step.capture, text.substr(position_, seen_));
   position_ += seen_ + step.text.size();
   return Progress::kDone;
@@ -128,8 +147,13 @@ CallReader::Progress CallReader::take_until(const Step& step, std::string_view t
 
 CallReader::Progress CallReader::take_object(const Step& step, std::string_view text, bool at_end) {
   auto state = JsonScanner::State::kMore;
-  while (state == JsonScanner::State::kMore && position_ + seen_ < text.size())
+  while (state == JsonScanner::State::kMore && position_ + seen_ < text.size()) {
     state = scanner_.push(text[position_ + seen_++]);
+    if (state != JsonScanner::State::kKey) continue;
+    const bool is_answer =
+        step.capture == Capture::kWholeCall && !is_call_key(scanner_.key(text.substr(position_)));
+    state = is_answer ? JsonScanner::State::kBroken : JsonScanner::State::kMore;
+  }
   if (state == JsonScanner::State::kMore && !at_end) return Progress::kMore;
   const std::string_view object = text.substr(position_, seen_);
   if (state == JsonScanner::State::kBroken) --seen_;  // the byte at fault may begin something else
@@ -139,24 +163,30 @@ CallReader::Progress CallReader::take_object(const Step& step, std::string_view 
 }
 
 void CallReader::keep(Capture capture, std::string_view text) {
-  if (capture == Capture::kName) call_.name = text;
+  if (capture == Capture::kName) {
+    call_.name = text;
+    parameters_ = find_parameters(tools_, text);
+  }
   if (capture == Capture::kId) call_.id = text;
   if (capture == Capture::kKey) key_ = text;
-  if (capture == Capture::kValue) keep_value(without_outer_newlines(text));
+  if (capture == Capture::kText) keep_argument(to_json_text(Json(text)));
+  if (capture == Capture::kJson) keep_argument(json_argument(text));
+  if (capture == Capture::kTyped) keep_argument(typed_argument(parameters_, key_, text));
+  if (capture == Capture::kTypedLines)
+    keep_argument(typed_argument(parameters_, key_, without_outer_newlines(text)));
 }
 
-void CallReader::keep_value(std::string_view text) {
-  std::string json = argument_json(tools_, call_.name, key_, text);
-  const auto same = std::find_if(members_.begin(), members_.end(),
-                                 [&](const auto& member) { return member.first == key_; });
-  if (same != members_.end())
-    same->second = std::move(json);
+// The last one of a name counts.
+void CallReader::keep_argument(std::string json) {
+  const auto [found, is_new] = argument_idx_.try_emplace(key_, arguments_.size());
+  if (is_new)
+    arguments_.emplace_back(key_, std::move(json));
   else
-    members_.emplace_back(key_, std::move(json));
+    arguments_[found->second].second = std::move(json);
 }
 
 bool CallReader::keep_object(Capture capture, std::string_view text) {
-  const std::optional<Json> object = try_parse(text);
+  const std::optional<Json> object = try_parse_json(text);
   if (!object) return false;
   if (capture != Capture::kArguments) return keep_call(text, *object, capture == Capture::kWholeCall);
   call_.arguments = text;
@@ -179,10 +209,10 @@ bool CallReader::keep_call(std::string_view text, const Json& object, bool needs
     call_.arguments = std::string(member.value(text));
   }
   if (!found) return !needs_arguments;
-  std::optional<Json> arguments = try_parse(call_.arguments);
+  std::optional<Json> arguments = try_parse_json(call_.arguments);
   if (arguments && arguments->is_string()) {  // JSON text within JSON
     call_.arguments = std::string(arguments->get_string());
-    arguments = try_parse(call_.arguments);
+    arguments = try_parse_json(call_.arguments);
   } else if (arguments && arguments->is_null()) {
     call_.arguments = "{}";
     return true;
@@ -194,7 +224,7 @@ bool CallReader::keep_call(std::string_view text, const Json& object, bool needs
 void CallReader::finish_call() {
   if (!call_.arguments.empty()) return;
   std::string& text = call_.arguments = "{";
-  for (const auto& [key, value] : members_)
+  for (const auto& [key, value] : arguments_)
     text += cat(text.size() > 1 ? ", " : "", to_json_text(Json(key)), ": ", value);
   text += '}';
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,12 +42,14 @@ class CallReader {
   Progress take(const Step& step, std::string_view text, bool at_end);
   Progress take_literal(const Step& step, std::string_view text, bool at_end);
   Progress take_space(std::string_view text, bool at_end);
+  Progress take_word(const Step& step, std::string_view text, bool at_end);
   Progress take_until(const Step& step, std::string_view text, bool at_end);
   Progress take_object(const Step& step, std::string_view text, bool at_end);
   void keep(Capture capture, std::string_view text);
   bool keep_object(Capture capture, std::string_view text);
   bool keep_call(std::string_view text, const Json& object, bool needs_arguments);
-  void keep_value(std::string_view text);
+  void keep_argument(std::string json);
+  void begin_call();
   void begin_step(int index);
   void finish_call();
 
@@ -57,8 +60,10 @@ class CallReader {
   size_t seen_ = 0;      // bytes of the step that need no second look
   JsonScanner scanner_;
   ToolCall call_;
+  const Json* parameters_ = nullptr;  // the schema of the function's arguments, where one is known
   std::string key_;
-  std::vector<std::pair<std::string, std::string>> members_;  // name, JSON text
+  std::vector<std::pair<std::string, std::string>> arguments_;  // that came one by one: name, JSON text
+  std::unordered_map<std::string, size_t> argument_idx_;        // in arguments_, by name
 };
 
 }  // namespace lmdeploy

@@ -17,7 +17,7 @@ bool is_scalar(char byte) {
 
 JsonScanner::State JsonScanner::push(char byte) {
   if (brackets_.empty() && byte != '{') return State::kBroken;
-  if (brackets_.size() == 1) mark(byte);
+  const bool ends_key = brackets_.size() == 1 && mark(byte);
   ++size_;
   if (in_string_) return push_in_string(byte);
   if (byte == '"') {
@@ -27,7 +27,8 @@ JsonScanner::State JsonScanner::push(char byte) {
   if (byte == '{' || byte == '[') return open(byte);
   if (byte == '}' || byte == ']') return close(byte);
   const bool fine = is_space(byte) || byte == ',' || byte == ':' || is_scalar(byte);
-  return fine ? State::kMore : State::kBroken;
+  if (!fine) return State::kBroken;
+  return ends_key ? State::kKey : State::kMore;
 }
 
 JsonScanner::State JsonScanner::push_in_string(char byte) {
@@ -55,15 +56,15 @@ JsonScanner::State JsonScanner::close(char bracket) {
   return brackets_.empty() ? State::kDone : State::kMore;
 }
 
-// Called before a byte that stands directly in the outermost object is counted.
-void JsonScanner::mark(char byte) {
+// Called before a byte that stands directly in the outermost object is counted. Whether it ends a key.
+bool JsonScanner::mark(char byte) {
   const bool ends_member = !in_string_ && (byte == ',' || byte == '}');
   if (ends_member) {
     if (part_ == Part::kValue && in_value_) members_.push_back(member_);
     part_ = Part::kKey;
     in_value_ = false;
   } else if (part_ == Part::kValue) {
-    if (!in_string_ && is_space(byte)) return;
+    if (!in_string_ && is_space(byte)) return false;
     if (!in_value_) member_.value_begin = size_;
     in_value_ = true;
     member_.value_end = size_ + 1;
@@ -74,7 +75,9 @@ void JsonScanner::mark(char byte) {
     if (!closes) member_.key_end = size_ + 1;
   } else if (byte == ':') {
     part_ = Part::kValue;
+    return true;
   }
+  return false;
 }
 
 }  // namespace lmdeploy

@@ -11,7 +11,12 @@ namespace lmdeploy {
 /// that is not JSON (numbers, commas): whoever needs JSON parses what it found. Each byte is looked at once.
 class JsonScanner {
  public:
-  enum class State { kMore, kDone, kBroken };
+  enum class State {
+    kMore,
+    kKey,  // the byte was the ':' after a key of the outermost object
+    kDone,
+    kBroken,
+  };
 
   /// A member of the outermost object: byte ranges counted from the object's '{'. The key's is that between
   /// its quotes, as written; the value's has no white space around it.
@@ -32,6 +37,8 @@ class JsonScanner {
   /// Of the bytes so far, the last one included.
   size_t size() const { return size_; }
   const std::vector<Member>& members() const { return members_; }
+  /// After kKey. `object`: all bytes so far.
+  std::string_view key(std::string_view object) const { return member_.key(object); }
 
  private:
   enum class Part { kKey, kValue };  // of a member
@@ -39,7 +46,7 @@ class JsonScanner {
   State push_in_string(char byte);
   State open(char bracket);
   State close(char bracket);
-  void mark(char byte);
+  bool mark(char byte);
 
   size_t size_ = 0;
   std::vector<char> brackets_;  // open ones

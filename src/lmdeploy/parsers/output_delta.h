@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmdeploy {
@@ -16,7 +17,7 @@ struct ToolCall {
 struct ToolCallDelta {
   int index = 0;
   std::string id, name;   // in the call's first delta only; both empty in later ones
-  std::string arguments;  // to be appended
+  std::string arguments;  // to be appended; empty in the first delta
 };
 
 /// What a piece of text has made certain. The fields of all deltas, joined, are the ParsedOutput.
@@ -33,5 +34,12 @@ struct ParsedOutput {
   std::string reasoning_content;
   std::vector<ToolCall> tool_calls;
 };
+
+/// A whole call as OpenAI's stream has it: who is called first, the arguments after that. There are clients
+/// that overlook arguments in a call's first delta.
+inline void add_call(ToolCall call, int index, OutputDelta& delta) {
+  delta.tool_calls.push_back({index, std::move(call.id), std::move(call.name), {}});
+  delta.tool_calls.push_back({index, {}, {}, std::move(call.arguments)});
+}
 
 }  // namespace lmdeploy

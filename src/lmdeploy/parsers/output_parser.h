@@ -6,33 +6,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/parsers/output_delta.h"
+#include "lmdeploy/parsers/parser_names.h"
 
 namespace lmdeploy {
 
-/// Which parsers to use: names as --reasoning-parser and --tool-call-parser take them; "": none.
-struct OutputParserNames {
-  std::string reasoning, tool_calls;
-
-  /// Throws Error(kInvalidArgument) that lists the known names.
-  void validate() const;
-};
-
-std::vector<std::string> reasoning_parser_names();  // sorted
-std::vector<std::string> tool_parser_names();       // sorted
-
-/// The parsers that fit a chat template: its catalogue name, or the source of a Jinja template.
-OutputParserNames parsers_for_template(std::string_view name, std::string_view jinja_source);
-
-/// Whether a rendered prompt ends inside a thought, so that the output does not open one itself.
-bool prompt_opens_thought(std::string_view prompt);
-
 struct OutputParserOptions {
   OutputParserNames names;
-  /// false (the request's enable_thinking): everything is the answer, tags included.
+  /// false (the request's enable_thinking): everything is the answer, tags included. gpt-oss always thinks.
   bool enable_thinking = true;
   /// prompt_opens_thought() of this request. Unset: what the reasoning parser assumes.
   std::optional<bool> prompt_opens_thought = std::nullopt;
@@ -47,7 +30,7 @@ struct OutputParserOptions {
 /// special tokens). What comes out, joined, does not depend on the cuts.
 /// - A thought is looked for first: a call inside a thought is a thought.
 /// - A call is given out when it is complete and well-formed: the name is text, the arguments are a JSON
-/// object.
+///   object. Until then nothing of it is known: a call that breaks off never reaches a client as half a call.
 ///   Everything else is content; nothing is lost. Newlines in front of a call belong to it, and so does white
 ///   space around and between calls that no text follows.
 /// Not thread-safe.

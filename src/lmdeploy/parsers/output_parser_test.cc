@@ -1,374 +1,102 @@
-// Every case is parsed whole, cut in two at every byte, byte by byte, and in random pieces: always the same.
+// What every parser promises: calls for any cut, nothing lost, time in proportion to the text.
 #include "lmdeploy/parsers/output_parser.h"
 
-#include <gtest/gtest.h>
+#include <algorithm>
+#include <ctime>
 
-#include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
+#include "lmdeploy/parsers/parser_cases.h"
 
 namespace lmdeploy {
 namespace {
 
-struct Case {
-  std::string name;
-  std::string reasoning, tool_calls;  // parsers
-  std::string text;
-  ParsedOutput want;  // ids: as written in the text, or id0, id1, ...
-  std::optional<bool> opens_thought = std::nullopt;
-  bool enable_thinking = true;
+struct Calls {
+  std::string parser, text;
 };
 
-const Json& tools() {
-  static const Json kTools = parse_json(R"([{"type": "function", "function": {"name": "f", "parameters": {
-      "type": "object", "properties": {
-        "text": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
-        "flag": {"type": "boolean"}, "list": {"type": "array"}, "maybe": {"type": ["string", "null"]},
-        "any": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}}}])",
-                                        "tools");
-  return kTools;
-}
-
-OutputParser make_parser(const Case& c) {
-  OutputParserOptions options;
-  options.names = {c.reasoning, c.tool_calls};
-  options.prompt_opens_thought = c.opens_thought;
-  options.enable_thinking = c.enable_thinking;
-  options.tools = tools();
-  options.make_id = [count = 0]() mutable { return cat("id", count++); };
-  return OutputParser(std::move(options));
-}
-
-std::string show(const ParsedOutput& output) {
-  std::string text = cat("content <", output.content, "> reasoning <", output.reasoning_content, ">");
-  for (const ToolCall& call : output.tool_calls)
-    text += cat(" call ", call.id, " ", call.name, " <", call.arguments, ">");
-  return text;
-}
-
-// Joins deltas as a client does; the id and the name must come once, first.
-class Client {
- public:
-  void take(const OutputDelta& delta) {
-    output_.content += delta.content;
-    output_.reasoning_content += delta.reasoning_content;
-    for (const ToolCallDelta& call : delta.tool_calls) take(call);
-  }
-  const ParsedOutput& output() const { return output_; }
-
- private:
-  void take(const ToolCallDelta& call) {
-    const auto index = static_cast<size_t>(call.index);
-    if (index == output_.tool_calls.size()) {
-      EXPECT_FALSE(call.id.empty());
-      EXPECT_FALSE(call.name.empty());
-      output_.tool_calls.push_back({call.id, call.name, call.arguments});
-      return;
-    }
-    ASSERT_EQ(index + 1, output_.tool_calls.size());
-    EXPECT_TRUE(call.id.empty() && call.name.empty());
-    output_.tool_calls[index].arguments += call.arguments;
-  }
-  ParsedOutput output_;
-};
-
-// `cuts`: ascending positions at which the text is cut.
-std::string parse_cut(const Case& c, const std::vector<size_t>& cuts) {
-  OutputParser parser = make_parser(c);
-  Client client;
-  size_t begin = 0;
-  for (const size_t cut : cuts) {
-    client.take(parser.push(std::string_view(c.text).substr(begin, cut - begin)));
-    begin = cut;
-  }
-  client.take(parser.push(std::string_view(c.text).substr(begin)));
-  client.take(parser.finish());
-  EXPECT_EQ(show(client.output()), show(parser.result()));
-  return show(client.output());
-}
-
-const std::vector<Case>& cases() {
-  static const std::vector<Case> kCases = {
-      // Thoughts (F31).
-      {"Thought", "qwen-qwq", "", "<think>\na\n</think>\n\nb", {"b", "a", {}}},
-      {"ThoughtOpenedByThePrompt", "qwen-qwq", "", "a</think>b", {"b", "a", {}}, true},
-      {"ThoughtOpenedByWhoKnows", "qwen-qwq", "", "a\n</think>\n\nb", {"b", "a", {}}},
-      {"ThoughtCutOff", "qwen-qwq", "", "<think>\na\nb\n", {"", "a\nb", {}}},
-      {"ThoughtCutOffInItsEnd", "qwen-qwq", "", "<think>a</thi", {"", "a</thi", {}}},
-      {"ThoughtOff", "qwen-qwq", "", "b", {"b", "", {}}, std::nullopt, false},
-      {"ThoughtOffKeepsTags", "qwen-qwq", "", "<think>a</think>b", {"<think>a</think>b", "", {}}, {}, false},
-      {"ThoughtClosedInThePrompt", "qwen-qwq", "", "b\n", {"b\n", "", {}}, false},
-      {"ThoughtNotOpenedYet", "qwen-qwq", "", "\n<think>\na\n\nc\n</think>b", {"b", "a\n\nc", {}}, false},
-      {"ThoughtEmpty", "qwen-qwq", "", "<think>\n\n</think>\n\nb", {"b", "", {}}, false},
-      {"ThoughtOnlyAtTheBeginning",
-       "qwen-qwq",
-       "",
-       "x <think>a</think>",
-       {"x <think>a</think>", "", {}},
-       false},
-      {"ThoughtOnlyOnce", "qwen-qwq", "", "a</think>b<think>c</think>", {"b<think>c</think>", "a", {}}},
-      {"ThoughtWithTagLikeText",
-       "qwen-qwq",
-       "",
-       "<think>1 < 2 </b> </think >\n</think>x",
-       {"x", "1 < 2 </b> </think >", {}}},
-      {"ThoughtTagsTwice", "intern-s1", "", "<think><think>a</think>", {"", "<think>a", {}}},
-      {"R1WithoutEnd", "deepseek-r1", "", "abc", {"", "abc", {}}, false},
-      {"R1OpenTagIsOptional", "deepseek-r1", "", "a</think>\n\nb", {"b", "a", {}}, false},
-      {"V3ThinksWhenAsked", "deepseek-v3", "", "a</think>b", {"b", "a", {}}, true},
-      {"V3DoesNotThink", "deepseek-v3", "", "b", {"b", "", {}}},
-      {"DefaultIsEmpty", "default", "", "", {"", "", {}}},
-      {"Unicode", "default", "", "想＜</think>＜答🎉", {"＜答🎉", "想＜", {}}},
-      // <tool_call> (F30).
-      {"TwoCalls",
-       "",
-       "qwen",
-       "Sure. <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
-       "\"g\", "
-       "\"arguments\": {\"city\":\"Oslo\"}}\n</tool_call>",
-       {"Sure. ", "", {{"id0", "f", "{}"}, {"id1", "g", "{\"city\":\"Oslo\"}"}}}},
-      {"NewlinesBelongToCalls",
-       "",
-       "qwen3",
-       "\n\nSure.\n\n<tool_call>{\"name\":\"f\"}</tool_call>\n\nDone.\n<tool_call>{\"name\":\"g\","
-       "\"arguments\":null}</tool_call> \n",
-       {"\n\nSure.\n\nDone.", "", {{"id0", "f", "{}"}, {"id1", "g", "{}"}}}},
-      {"NoCall", "", "qwen", "\n a < b <tool> \n\n", {"\n a < b <tool> \n\n", "", {}}},
-      {"OnlySpace", "", "qwen", " \n ", {" \n ", "", {}}},
-      {"ArgumentsFirst",
-       "",
-       "hermes",
-       R"(<tool_call>{"arguments": {"x": [1, {"y": "}"}], "name": "no"}, "name": "f"}</tool_call>)",
-       {"", "", {{"id0", "f", R"({"x": [1, {"y": "}"}], "name": "no"})"}}}},
-      {"NumbersKeepTheirDigits",
-       "",
-       "qwen2d5",
-       R"(<tool_call>{"name": "f", "arguments": {"x": 1.0, "y": 123456789012345678901234567890}}</tool_call>)",
-       {"", "", {{"id0", "f", R"({"x": 1.0, "y": 123456789012345678901234567890})"}}}},
-      {"MarkersInStrings",
-       "",
-       "qwen",
-       R"(<tool_call>{"name": "f", "arguments": {"x": "</tool_call> <tool_call> \" } \\"}}</tool_call>)",
-       {"", "", {{"id0", "f", R"({"x": "</tool_call> <tool_call> \" } \\"})"}}}},
-      {"ArgumentsAsText",
-       "",
-       "qwen",
-       R"(<tool_call>{"name": "f", "arguments": "{\"x\": 1}"}</tool_call>)",
-       {"", "", {{"id0", "f", R"({"x": 1})"}}}},
-      {"UnicodeArguments",
-       "",
-       "qwen",
-       R"(好<tool_call>{"name": "天气", "arguments": {"城": "北京🎉"}}</tool_call>)",
-       {"好", "", {{"id0", "天气", R"({"城": "北京🎉"})"}}}},
-      {"BrokenJsonIsContent",
-       "",
-       "qwen",
-       "a\n<tool_call>\n{\"name\": f}\n</tool_call>\n",
-       {"a\n<tool_call>\n{\"name\": f}\n</tool_call>\n", "", {}}},
-      {"CutOffIsContent",
-       "",
-       "qwen",
-       "a\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"y",
-       {"a\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"y", "", {}}},
-      {"NoEndTagIsContent",
-       "",
-       "qwen",
-       "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n",
-       {"<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n", "", {}}},
-      {"NoNameIsContent",
-       "",
-       "qwen",
-       R"(<tool_call>{"arguments": {}}</tool_call>)",
-       {R"(<tool_call>{"arguments": {}}</tool_call>)", "", {}}},
-      {"OtherArgumentsAreContent",
-       "",
-       "qwen",
-       R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)",
-       {R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)", "", {}}},
-      {"GoodCallAfterBadOnes",
-       "",
-       "qwen",
-       R"(<tool_call>{"name": "f", "arguments": {"x": 1}</tool_call> <tool_call><tool_call>{"name": "g"}</tool_call>)",
-       {R"(<tool_call>{"name": "f", "arguments": {"x": 1}</tool_call> <tool_call>)",
-        "",
-        {{"id0", "g", "{}"}}}},
-      {"CallAfterThought",
-       "qwen-qwq",
-       "qwen",
-       "<think>\nI <tool_call>{\"name\": \"no\"}</tool_call>\n</think>\n\n<tool_call>{\"name\": "
-       "\"f\"}</tool_call>",
-       {"", "I <tool_call>{\"name\": \"no\"}</tool_call>", {{"id0", "f", "{}"}}}},
-      // Qwen3-Coder.
-      {"Xml",
-       "",
-       "qwen3coder",
-       "I will.\n<tool_call>\n<function=f>\n<parameter=text>\nline 1\n  "
-       "\"2\"\n</parameter>\n<parameter=count>\n3\n"
-       "</parameter>\n<parameter=ratio>\n1.0\n</parameter>\n<parameter=flag>\nTrue\n</"
-       "parameter>\n<parameter=list>\n"
-       "[1, 2]\n</parameter>\n<parameter=maybe>\nnull\n</parameter>\n<parameter=any>\n7\n</parameter>\n"
-       "<parameter=unknown>\n8\n</parameter>\n</function>\n</tool_call>",
-       {"I will.",
-        "",
-        {{"id0", "f",
-          R"({"text": "line 1\n  \"2\"", "count": 3, "ratio": 1.0, "flag": true, "list": [1, 2], "maybe": null, )"
-          R"("any": 7, "unknown": "8"})"}}}},
-      {"XmlBadNumberIsText",
-       "",
-       "qwen3coder",
-       "<tool_call><function=f><parameter=count>many</parameter></function></tool_call>",
-       {"", "", {{"id0", "f", R"({"count": "many"})"}}}},
-      {"XmlTwiceWithoutParameters",
-       "",
-       "qwen3coder",
-       "<tool_call>\n<function=f>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</"
-       "tool_call>",
-       {"", "", {{"id0", "f", "{}"}, {"id1", "g", "{}"}}}},
-      {"XmlWithoutOuterTags",
-       "",
-       "qwen3coder",
-       "<function=g>\n<parameter=x>\na\n</parameter>\n<parameter=x>\nb</parameter>\n</function>\n</"
-       "tool_call>\n",
-       {"", "", {{"id0", "g", R"({"x": "b"})"}}}},
-      {"XmlMalformedIsContent",
-       "",
-       "qwen3coder",
-       "<tool_call>\n<function=f g>\n</function>\n</tool_call>",
-       {"<tool_call>\n<function=f g>\n</function>\n</tool_call>", "", {}}},
-      // InternLM2.
-      {"Plugin",
-       "",
-       "internlm",
-       "Let me see.<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {\"x\": 1}}<|action_end|>\n",
-       {"Let me see.", "", {{"id0", "f", "{\"x\": 1}"}}}},
-      {"PluginWithArguments",
-       "",
-       "intern-s1",
-       "<|action_start|> <|plugin|>{\"name\": \"f\", \"arguments\": {}}<|action_end|>",
-       {"", "", {{"id0", "f", "{}"}}}},
-      {"InterpreterIsContent",
-       "",
-       "internlm",
-       "<|action_start|><|interpreter|>\n1 + 1<|action_end|>",
-       {"<|action_start|><|interpreter|>\n1 + 1<|action_end|>", "", {}}},
-      // Llama 3.1.
-      {"PythonTag",
-       "",
-       "llama3",
-       R"(<|python_tag|>{"name": "f", "parameters": {"x": "y"}})",
-       {"", "", {{"id0", "f", R"({"x": "y"})"}}}},
-      {"PythonTagTwo",
-       "",
-       "llama3",
-       R"(Ok <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g"} then)",
-       {"Ok  then", "", {{"id0", "f", "{}"}, {"id1", "g", "{}"}}}},
-      {"PythonCodeIsContent", "", "llama3", "<|python_tag|>print(1)", {"<|python_tag|>print(1)", "", {}}},
-      {"SecondCallBroken",
-       "",
-       "llama3",
-       R"(<|python_tag|>{"name": "f"}; {"name": )",
-       {R"(; {"name": )", "", {{"id0", "f", "{}"}}}},
-      {"BareObject",
-       "",
-       "llama3",
-       " \n{\"name\": \"f\", \"parameters\": {\"x\": 1}}; {\"name\": \"g\", \"parameters\": {}}",
-       {"", "", {{"id0", "f", "{\"x\": 1}"}, {"id1", "g", "{}"}}}},
-      {"BareObjectThatIsAnAnswer",
-       "",
-       "llama3",
-       R"({"name": "Bob", "age": 3})",
-       {R"({"name": "Bob", "age": 3})", "", {}}},
-      {"BareObjectLater",
-       "",
-       "llama3",
-       R"(So: {"name": "f", "parameters": {}})",
-       {R"(So: {"name": "f", "parameters": {}})", "", {}}},
-      {"FunctionTag",
-       "",
-       "llama3",
-       "<function=f>{\"x\": 1}</function>",
-       {"", "", {{"id0", "f", "{\"x\": 1}"}}}},
-      // DeepSeek.
-      {"DeepseekV3",
-       "",
-       "deepseek-v3",
-       "Yes.\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": 1}\n"
-       "```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<"
-       "｜tool▁call▁end｜>"
-       "<｜tool▁calls▁end｜>",
-       {"Yes.", "", {{"id0", "f", "{\"x\": 1}"}, {"id1", "g", "{}"}}}},
-      {"DeepseekV31",
-       "deepseek-v3",
-       "deepseek-v3",
-       "why</think>Yes.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
-       "1}<｜tool▁call▁end｜>"
-       "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-       {"Yes.", "why", {{"id0", "f", "{\"x\": 1}"}, {"id1", "g", "{}"}}},
-       true},
-      {"DeepseekCutOffAfterACall",
-       "",
-       "deepseek-r1",
-       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<"
-       "｜tool▁call▁end｜>\n"
-       "<｜tool▁call▁begin｜>fun",
-       {"\n<｜tool▁call▁begin｜>fun", "", {{"id0", "f", "{}"}}}},
-      {"DeepseekLooksLike", "", "deepseek-r1", "<｜tool▁x｜> <，", {"<｜tool▁x｜> <，", "", {}}},
-      // Mistral.
-      {"MistralList",
-       "",
-       "mistral",
-       R"(Ok[TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}, "id": "abc123def"}, {"name": "g", "arguments": {}}])",
-       {"Ok", "", {{"abc123def", "f", R"({"x": 1})"}, {"id0", "g", "{}"}}}},
-      {"MistralArgs",
-       "",
-       "mistral",
-       R"([TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g[CALL_ID]123456789[ARGS]{})",
-       {"", "", {{"id0", "f", R"({"x": 1})"}, {"123456789", "g", "{}"}}}},
-      {"MistralBroken",
-       "",
-       "mistral",
-       R"([TOOL_CALLS] [f(x)] [TOOL)",
-       {R"([TOOL_CALLS] [f(x)] [TOOL)", "", {}}},
-      {"MistralListCutOff",
-       "",
-       "mistral",
-       R"([TOOL_CALLS] [{"name": "f"}, {"na)",
-       {R"(, {"na)", "", {{"id0", "f", "{}"}}}},
+// "Sure. ", f({}) and g({"city":"Oslo"}), as each parser's models write it.
+const std::vector<Calls>& two_calls() {
+  const std::string tagged =
+      "Sure. <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n"
+      "{\"name\": \"g\", \"arguments\": {\"city\":\"Oslo\"}}\n</tool_call>";
+  const std::string xml =
+      "Sure. <tool_call>\n<function=f>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n"
+      "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>";
+  const std::string plugin =
+      "Sure. <|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {}}<|action_end|>\n"
+      "<|action_start|><|plugin|>\n{\"name\": \"g\", \"parameters\": {\"city\":\"Oslo\"}}"
+      "<|action_end|>\n";
+  const std::string deepseek =
+      "Sure. "
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<"
+      "｜tool▁call▁end｜>\n"
+      "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{\"city\":\"Oslo\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  const std::string dsml =
+      "Sure. <｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>\n<｜DSML｜invoke "
+      "name=\"g\">\n"
+      "<｜DSML｜parameter name=\"city\" string=\"true\">Oslo</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+      "</｜DSML｜function_calls>";
+  static const std::vector<Calls> kCalls = {
+      {"deepseek-r1", deepseek},
+      {"deepseek-v3", deepseek},
+      {"deepseek-v3.2", dsml},
+      {"deepseek-v32", dsml},
+      {"deepseek-v4", dsml},
+      {"glm47",
+       "Sure. "
+       "<tool_call>f\n</tool_call><tool_call>g<arg_key>city</arg_key><arg_value>Oslo</arg_value></"
+       "tool_call>"},
+      {"gpt-oss",
+       "<|channel|>final<|message|>Sure. <|end|><|start|>assistant<|channel|>commentary to=functions.f "
+       "<|constrain|>json"
+       "<|message|>{}<|call|><|start|>assistant to=functions.g<|channel|>commentary "
+       "json<|message|>{\"city\":\"Oslo\"}"},
+      {"hermes", tagged},
+      {"intern-s1", plugin},
+      {"internlm", plugin},
+      {"interns2-preview", xml},
+      {"llama3",
+       R"(Sure. <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {"city":"Oslo"}})"},
+      {"mistral", R"(Sure. [TOOL_CALLS]f[ARGS]{}[TOOL_CALLS][{"name": "g", "arguments": {"city":"Oslo"}}])"},
+      {"qwen", tagged},
+      {"qwen2d5", tagged},
+      {"qwen3", tagged},
+      {"qwen3coder", xml},
+      {"seed-oss",
+       "Sure. "
+       "<seed:tool_call>\n<function=f>\n</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=g>\n"
+       "<parameter=city>Oslo</parameter>\n</function>\n</seed:tool_call>"},
   };
-  return kCases;
+  return kCalls;
 }
 
-class OutputParserCases : public ::testing::TestWithParam<Case> {};
-
-TEST_P(OutputParserCases, Whole) { EXPECT_EQ(parse_cut(GetParam(), {}), show(GetParam().want)); }
-
-TEST_P(OutputParserCases, CutInTwoAnywhere) {
-  const Case& c = GetParam();
-  for (size_t cut = 0; cut <= c.text.size(); ++cut)
-    ASSERT_EQ(parse_cut(c, {cut}), show(c.want)) << "cut at byte " << cut;
+std::string label_of(std::string name) {
+  for (char& byte : name)
+    if (byte == '-' || byte == '.') byte = '_';
+  return name;
 }
 
-TEST_P(OutputParserCases, InRandomPieces) {
-  const Case& c = GetParam();
-  Rng rng(7);
-  for (int round = 0; round < 200; ++round) {
-    const uint64_t longest = 1 + rng.below(8);
-    std::vector<size_t> cuts;
-    for (size_t at = rng.below(longest + 1); at < c.text.size(); at += 1 + rng.below(longest))
-      cuts.push_back(at);
-    ASSERT_EQ(parse_cut(c, cuts), show(c.want)) << "round " << round;
+std::vector<ParserCase> field_cases() {
+  std::vector<ParserCase> cases;
+  for (const auto& [parser, text] : two_calls()) {
+    const bool by_key = text.find("city\"") == std::string::npos || text.find("DSML") != std::string::npos;
+    const std::string city = by_key ? R"({"city": "Oslo"})" : R"({"city":"Oslo"})";
+    cases.push_back({"F30_" + label_of(parser),
+                     "",
+                     parser,
+                     text,
+                     {"Sure. ", "", {{"id0", "f", "{}"}, {"id1", "g", city}}}});
   }
+  return cases;
 }
 
-// A text without calls is what it was, in pieces that wait for as little as possible.
-TEST_P(OutputParserCases, ByteByByte) {
-  const Case& c = GetParam();
-  std::vector<size_t> cuts;
-  for (size_t at = 1; at < c.text.size(); ++at) cuts.push_back(at);
-  EXPECT_EQ(parse_cut(c, cuts), show(c.want));
-}
+INSTANTIATE_TEST_SUITE_P(FieldCases, ParserCases, ::testing::ValuesIn(field_cases()), name_of_case);
 
-INSTANTIATE_TEST_SUITE_P(All, OutputParserCases, ::testing::ValuesIn(cases()),
-                         [](const auto& test) { return test.param.name; });
+TEST(OutputParser, F30_EveryParserIsTested) {
+  std::vector<std::string> tested;
+  for (const Calls& calls : two_calls()) tested.push_back(calls.parser);
+  EXPECT_EQ(tested, tool_parser_names());
+}
 
 TEST(OutputParser, GivesTextOutAtOnce) {
   OutputParser parser(OutputParserOptions{.names = {"qwen-qwq", "qwen"}, .prompt_opens_thought = true});
@@ -380,7 +108,7 @@ TEST(OutputParser, GivesTextOutAtOnce) {
   EXPECT_EQ(parser.push("d <tool").content, "d ");
   EXPECT_EQ(parser.push("s>").content, "<tools>");
   EXPECT_TRUE(parser.push("<tool_call>{\"name\": \"f\"").empty());
-  EXPECT_EQ(parser.push("}</tool_call>").tool_calls.size(), 1u);
+  EXPECT_EQ(parser.push("}</tool_call>").tool_calls.size(), 2u);  // the name, then the arguments
   EXPECT_TRUE(parser.finish().empty());
   EXPECT_TRUE(parser.finish().empty());
 }
@@ -396,69 +124,94 @@ TEST(OutputParser, MakesIdsThatTemplatesTake) {
   EXPECT_EQ(qwen.tool_calls[0].id.rfind("chatcmpl-tool-", 0), 0u);
 }
 
-TEST(OutputParser, UnknownNamesAreListed) {
-  const auto message_of = [](OutputParserNames names) {
-    try {
-      OutputParser(OutputParserOptions{.names = std::move(names)});
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(message_of({"r1", ""}),
-            "there is no reasoning parser \"r1\"; there are: deepseek-r1, deepseek-v3, default, intern-s1, "
-            "qwen-qwq");
-  EXPECT_EQ(message_of({"", "gpt"}),
-            "there is no tool call parser \"gpt\"; there are: deepseek-r1, deepseek-v3, hermes, intern-s1, "
-            "internlm, "
-            "llama3, mistral, qwen, qwen2d5, qwen3, qwen3coder");
+// Damaged outputs: the cuts never matter, and text without a call stays as it is.
+class AnyText : public ::testing::TestWithParam<Calls> {};
+
+std::string damage(std::string text, Rng& rng) {
+  for (uint64_t edits = 1 + rng.below(4); edits > 0; --edits) {
+    const size_t at = rng.below(text.size() + 1), size = rng.below(24);
+    const std::string part = text.substr(rng.below(text.size() + 1), size);
+    if (rng.below(2) == 0) text.erase(at, size);
+    if (rng.below(2) == 0) text.insert(at < text.size() ? at : text.size(), part);
+    if (rng.below(4) == 0) text.insert(text.size() / 2, 1, " \n<{\"}>"[rng.below(7)]);
+  }
+  return text;
 }
 
-TEST(OutputParser, FitsTheTemplate) {
-  const auto names = [](std::string_view name, std::string_view jinja) {
-    const OutputParserNames found = parsers_for_template(name, jinja);
-    return cat(found.reasoning, "|", found.tool_calls);
-  };
-  EXPECT_EQ(names("internlm2-chat", ""), "|internlm");
-  EXPECT_EQ(names("llama3_1", ""), "|llama3");
-  EXPECT_EQ(names("llama3", ""), "|");
-  EXPECT_EQ(names("qwen2d5", ""), "|qwen2d5");
-  EXPECT_EQ(names("qwen3", ""), "qwen-qwq|qwen3");
-  EXPECT_EQ(names("qwq_preview", ""), "|qwen");
-  EXPECT_EQ(names("deepseek-r1", ""), "deepseek-r1|deepseek-r1");
-  EXPECT_EQ(names("vicuna", ""), "|");
-  EXPECT_EQ(names("jinja", "{{ '<tool_call>' }}"), "|qwen");
-  EXPECT_EQ(names("jinja", "<tool_call> <function= <parameter=x>"), "|qwen3coder");
-  EXPECT_EQ(names("jinja", "<tool_call> </think>"), "qwen-qwq|qwen");
-  EXPECT_EQ(names("jinja", "<｜Assistant｜></think><｜tool▁calls▁begin｜>"), "deepseek-r1|deepseek-v3");
-  EXPECT_EQ(names("jinja", "{% if thinking %}<｜Assistant｜></think>"), "deepseek-v3|");
-  EXPECT_EQ(names("jinja", "<tool_call><arg_key>"), "|");
-  EXPECT_EQ(names("jinja", "<seed:tool_call><function=f><parameter=x>"), "|");
-  EXPECT_EQ(names("jinja", "nothing"), "|");
-}
-
-TEST(OutputParser, SeesWhetherThePromptOpensAThought) {
-  EXPECT_TRUE(prompt_opens_thought("<|im_start|>assistant\n<think>\n"));
-  EXPECT_FALSE(prompt_opens_thought("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
-  EXPECT_FALSE(prompt_opens_thought("<think> is a tag"));
-  EXPECT_FALSE(prompt_opens_thought(""));
-}
-
-// A megabyte in small pieces must take milliseconds: nothing is looked at again with each piece.
-TEST(OutputParser, IsLinear) {
-  std::string text = R"(<tool_call>{"name": "f", "arguments": {"x": ")";
-  for (int i = 0; i < 60000; ++i) text += "<tool_call> \\\" }";
-  text += "\"}}</tool_call>";
-  for (const char* close : {"", "broken"}) {
-    const std::string whole = close + text + close;
-    OutputParser parser(OutputParserOptions{.names = {"deepseek-r1", "qwen"}});
-    parser.push("</think>");
-    for (size_t at = 0; at < whole.size(); at += 3) parser.push(std::string_view(whole).substr(at, 3));
-    parser.finish();
-    EXPECT_EQ(parser.result().tool_calls.size(), 1u);
+TEST_P(AnyText, CutsNeverMatterAndNothingIsLost) {
+  const auto& [parser, text] = GetParam();
+  Rng rng(3);
+  for (uint64_t round = 0; round < 500; ++round) {
+    const ParserCase c = {"", "", parser, damage(text, rng), {}};
+    const ParsedOutput whole = parse_cut(c, {});
+    ASSERT_EQ(show(parse_cut(c, random_cuts(c.text.size(), round))), show(whole)) << c.text;
+    const bool is_text = whole.tool_calls.empty() && parser != "gpt-oss";
+    ASSERT_EQ(is_text ? whole.content : c.text, c.text);
+    for (const ToolCall& call : whole.tool_calls) ASSERT_TRUE(parse_json(call.arguments, "call").is_object());
   }
 }
+
+// Texts that a parser might look at again and again.
+std::vector<std::string> hostile_texts(const std::string& text, size_t size) {
+  const auto repeat = [&](const std::string& part) {
+    std::string all;
+    while (all.size() < size) all += part;
+    return all;
+  };
+  const size_t half = text.size() / 2;
+  std::string keys = "<tool_call><function=f>\n";
+  for (int i = 0; keys.size() < size; ++i) keys += "<parameter=" + std::to_string(i) + ">1</parameter>";
+  return {
+      repeat(text),
+      repeat(text.substr(0, half)),
+      text.substr(0, half) + repeat(text.substr(half)),
+      text.substr(0, half) + repeat(text.substr(half, 9)),
+      repeat("<"),
+      repeat("\n"),
+      "x" + repeat("\n"),
+      repeat(" "),
+      repeat("["),
+      repeat("{\"a\":"),
+      keys + "</function></tool_call>",
+      "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": \"" + repeat("<tool_call> \\\" }") +
+          "\"}}</tool_call>",
+  };
+}
+
+double seconds_of(const ParserCase& c, size_t piece) {
+  const std::clock_t begin = std::clock();
+  OutputParser parser(case_options(c));
+  for (size_t at = 0; at < c.text.size(); at += piece)
+    parser.push(std::string_view(c.text).substr(at, piece));
+  parser.finish();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+// A megabyte takes about 20 ms, in pieces or at once; in a time that grows with the square it takes seconds
+// to hours.
+TEST_P(AnyText, IsReadInLinearTime) {
+  const auto& [parser, text] = GetParam();
+  const std::string thoughts = parser == "gpt-oss" ? "gpt-oss" : "qwen-qwq";
+  size_t index = 0;
+  for (const std::string& hostile : hostile_texts(text, size_t{1} << 20)) {
+    EXPECT_LT(seconds_of({"", "", parser, hostile, {}}, hostile.size()), 1.0) << "text " << index;
+    EXPECT_LT(seconds_of({"", thoughts, parser, hostile, {}, /*opens_thought=*/true}, 3), 1.0)
+        << "text " << index;
+    ++index;
+  }
+}
+
+// One parser of each form.
+std::vector<Calls> forms() {
+  std::vector<Calls> found;
+  for (const Calls& calls : two_calls())
+    if (std::none_of(found.begin(), found.end(), [&](const Calls& one) { return one.text == calls.text; }))
+      found.push_back(calls);
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AnyText, ::testing::ValuesIn(forms()),
+                         [](const auto& test) { return label_of(test.param.parser); });
 
 }  // namespace
 }  // namespace lmdeploy

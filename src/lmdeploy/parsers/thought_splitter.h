@@ -1,6 +1,8 @@
 // Tells a model's thoughts from its answer.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,10 +13,14 @@ struct ThoughtFormat {
   std::string_view name;
   std::string_view open, close;
   /// Whether the text begins inside a thought where the caller cannot say.
-  bool assumed_open;
+  bool assumed_open = false;
   /// Whether it does even where the prompt does not open one.
-  bool always_open;
+  bool always_open = false;
 };
+
+/// nullptr for an unknown name.
+const ThoughtFormat* find_thought_format(std::string_view name);
+std::span<const ThoughtFormat> thought_formats();
 
 /// One thought, at the beginning: [open] thought close answer. Newlines around the thought, and in front of
 /// the answer, belong to the markers. After `close` everything is the answer, and so it is when the text does
@@ -32,16 +38,19 @@ class ThoughtSplitter {
  private:
   enum class Part { kBeginning, kThought, kGap, kAnswer };
 
-  bool advance(bool at_end, std::string& thought, std::string& answer);
-  bool begin(bool at_end);
-  bool read_thought(bool at_end, std::string& thought);
-  bool read_gap(bool at_end);
+  void advance(bool at_end, std::string& thought, std::string& answer);
+  void begin(bool at_end);
+  void read_thought(bool at_end, std::string& thought);
+  void read_gap();
+  void give_thought(std::string_view text, std::string& thought);
 
   const ThoughtFormat& format_;
   bool inside_;
   Part part_ = Part::kBeginning;
+  std::string held_;          // not certain yet
+  size_t space_ = 0;          // white space that held_ begins with, before anything else has come
+  size_t newlines_ = 0;       // of the thought: they wait for what follows them
   bool has_thought_ = false;  // a byte of it has been given out
-  std::string held_;
 };
 
 }  // namespace lmdeploy

@@ -14,59 +14,60 @@ ToolCallSplitter::ToolCallSplitter(const ToolFormat& format, Json tools, std::fu
 
 void ToolCallSplitter::push(std::string_view text, OutputDelta& delta) {
   held_ += text;
-  while (advance(/*at_end=*/false, delta)) {
-  }
+  advance(/*at_end=*/false, delta);
 }
 
 void ToolCallSplitter::finish(OutputDelta& delta) {
-  while (advance(/*at_end=*/true, delta)) {
-  }
+  advance(/*at_end=*/true, delta);
   if (calls_ == 0 || !blank_) delta.content += space_;
   space_.clear();
 }
 
-// Whether there may be more to do with the text at hand.
-bool ToolCallSplitter::advance(bool at_end, OutputDelta& delta) {
-  return in_call_ ? read_call(at_end, delta) : read_text(at_end, delta);
+void ToolCallSplitter::advance(bool at_end, OutputDelta& delta) {
+  while (in_call_ ? read_call(at_end, delta) : read_text(at_end, delta)) {
+  }
+  held_.erase(0, std::exchange(begin_, 0));
 }
 
+// These two tell whether there may be more to do with the text at hand.
 bool ToolCallSplitter::read_text(bool at_end, OutputDelta& delta) {
   size_t at = 0;
   const CallForm* form = find_form(at_end, at);
-  give_text(std::string_view(held_).substr(0, at), delta);
-  held_.erase(0, at);
+  give_text(rest().substr(0, at), delta);
+  begin_ += at;
   if (form == nullptr) return false;
   reader_.start(*form);
   in_call_ = true;
   return true;
 }
 
-// The form that begins first, and where. nullptr: none; text from `at` on may begin one.
-const CallForm* ToolCallSplitter::find_form(bool at_end, size_t& at) const {
-  bool opens = opens_;
-  for (at = 0; at < held_.size(); ++at) {
-    const std::string_view rest = std::string_view(held_).substr(at);
-    bool begins = false;
-    for (const CallForm& form : format_.forms) {
-      if (form.opens_output && !opens) continue;
-      if (rest.starts_with(form.start)) return &form;
-      begins = begins || form.start.starts_with(rest);
-    }
-    if (begins && !at_end) return nullptr;
-    opens = opens && kSpace.find(held_[at]) != std::string_view::npos;
-  }
-  return nullptr;
-}
-
 bool ToolCallSplitter::read_call(bool at_end, OutputDelta& delta) {
-  const CallReader::Outcome outcome = reader_.read(held_, at_end);
+  const CallReader::Outcome outcome = reader_.read(rest(), at_end);
   if (outcome == CallReader::Outcome::kMore) return false;
   const size_t used = reader_.position();
   if (outcome == CallReader::Outcome::kCall) give_call(delta);
-  if (outcome == CallReader::Outcome::kNone) give_text(std::string_view(held_).substr(0, used), delta);
-  held_.erase(0, used);
+  if (outcome == CallReader::Outcome::kNone) give_text(rest().substr(0, used), delta);
+  begin_ += used;
   in_call_ = outcome == CallReader::Outcome::kCall;
   return true;
+}
+
+// The form that begins first, and where. nullptr: none; text from `at` on may begin one.
+const CallForm* ToolCallSplitter::find_form(bool at_end, size_t& at) const {
+  const std::string_view text = rest();
+  bool opens = opens_;
+  for (at = 0; at < text.size(); ++at) {
+    const std::string_view here = text.substr(at);
+    bool begins = false;
+    for (const CallForm& form : format_.forms) {
+      if (form.opens_output && !opens) continue;
+      if (here.starts_with(form.start)) return &form;
+      begins = begins || form.start.starts_with(here);
+    }
+    if (begins && !at_end) return nullptr;
+    opens = opens && kSpace.find(text[at]) != std::string_view::npos;
+  }
+  return nullptr;
 }
 
 void ToolCallSplitter::give_text(std::string_view text, OutputDelta& delta) {
@@ -86,8 +87,9 @@ void ToolCallSplitter::give_text(std::string_view text, OutputDelta& delta) {
 }
 
 void ToolCallSplitter::give_call(OutputDelta& delta) {
-  const ToolCall& call = reader_.call();
-  delta.tool_calls.push_back({calls_++, call.id.empty() ? make_id_() : call.id, call.name, call.arguments});
+  ToolCall call = reader_.call();
+  if (call.id.empty()) call.id = make_id_();
+  add_call(std::move(call), calls_++, delta);
   space_.clear();
   blank_ = true;
 }

@@ -24,7 +24,7 @@ class ToolCallSplitter {
   void finish(OutputDelta& delta);
 
  private:
-  bool advance(bool at_end, OutputDelta& delta);
+  void advance(bool at_end, OutputDelta& delta);
   bool read_text(bool at_end, OutputDelta& delta);
   bool read_call(bool at_end, OutputDelta& delta);
   const CallForm* find_form(bool at_end, size_t& at) const;
@@ -36,7 +36,10 @@ class ToolCallSplitter {
   std::function<std::string()> make_id_;
   CallReader reader_;
   bool in_call_ = false;
-  std::string held_;   // not certain yet
+  std::string_view rest() const { return std::string_view(held_).substr(begin_); }
+
+  std::string held_;  // from begin_ on: not certain yet
+  size_t begin_ = 0;
   std::string space_;  // white space that is dropped if a call follows it, or nothing but calls came before
   bool blank_ = true;  // nothing but white space since the beginning or the last call
   bool opens_ = true;  // nothing but white space and calls so far

@@ -21,6 +21,16 @@ std::vector<int> ids_of(const std::shared_ptr<const Tokenizer>& tokenizer, const
   return ids;
 }
 
+// Not the vocabulary's spelling: that has a letter for the space and for each byte.
+TEST(Detokenizer, F23_ATokenIsRealTextAndTrueBytes) {
+  const auto tokenizer = tiny_byte_level_tokenizer();
+  const std::vector<int> ids = ids_of(tokenizer, {"\u0120ok", "\u00E9\u00B2"});
+  EXPECT_EQ(tokenizer->decode({&ids[0], 1}), " ok");
+  EXPECT_EQ(tokenizer->token_bytes(ids[0]), " ok");
+  EXPECT_EQ(tokenizer->decode({&ids[1], 1}), "\uFFFD");
+  EXPECT_EQ(tokenizer->token_bytes(ids[1]), "\xE9\xB2");
+}
+
 TEST(Detokenizer, F01_NeverCutsACharacter) {
   const auto tokenizer = tiny_byte_level_tokenizer();
   const std::vector<int> ids = ids_of(tokenizer, {"\u00E9\u00B2", "\u00B8", "\u0120ok"});

@@ -124,6 +124,31 @@ constexpr std::string_view kTools =
     R"([{"type": "function", "function": {"name": "f", "description": "Does é.", "parameters": {"type": "object"}}}])";
 const std::string kFunction = R"({"name": "f", "description": "Does é.", "parameters": {"type": "object"}})";
 
+TEST(Catalogue, APromptOfTextGetsWhatMessagesGet) {
+  const Json message = json(R"([{"role": "user", "content": "Q"}])");
+  RenderOptions options;
+  options.tools = json(kTools);
+  for (const char* name : {"qwen2d5", "qwen3", "llama3_1", "internlm2"}) {
+    EXPECT_EQ(named(name)->render_prompt("Q", options), named(name)->render(message, options)) << name;
+    EXPECT_NE(named(name)->render_prompt("Q", options).find("Does é."), std::string::npos) << name;
+  }
+  const RenderOptions no_thinking = {.extra = {{"enable_thinking", false}}};
+  EXPECT_EQ(named("qwen3")->render_prompt("Q", no_thinking), named("qwen3")->render(message, no_thinking));
+  EXPECT_NE(named("qwen3")->render_prompt("Q", no_thinking), named("qwen3")->render_prompt("Q"));
+}
+
+TEST(Catalogue, APromptOfTextRefusesToolsWhereMessagesDo) {
+  RenderOptions options;
+  options.tools = json(kTools);
+  for (const char* name : {"gemma", "chatglm", "base", "codellama"})
+    EXPECT_NE(error_of([&] { named(name)->render_prompt("Q", options); }).find("tools"), std::string::npos)
+        << name;
+  for (const char* capability : {"completion", "infilling", "python"}) {
+    const auto raw = make_catalogue_template({.model_name = "codellama", .capability = capability});
+    EXPECT_NE(error_of([&] { raw->render_prompt("Q", options); }).find(capability), std::string::npos);
+  }
+}
+
 TEST(Catalogue, ToolsOfQwen) {
   RenderOptions options;
   options.tools = json(kTools);

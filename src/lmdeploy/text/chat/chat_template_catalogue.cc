@@ -53,13 +53,18 @@ void CatalogueTemplate::fail_role(const Conversation& conversation, size_t i) co
 
 std::string CatalogueTemplate::render(const Json& messages, const RenderOptions& options) const {
   if (messages.is_string()) return render_prompt(messages.get_string(), options);
-  check_render_options(options);
-  if (!takes_tools() && !tool_functions(options.tools).empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                cat("tools: the chat template ", name_,
-                    " has no place for them; use a model whose template has one, or "
-                    "the checkpoint's own template (--chat-template hf)"));
+  check_options(options);
   return render_list(checked_messages(messages), options);
+}
+
+void CatalogueTemplate::check_options(const RenderOptions& options) const {
+  check_render_options(options);
+  if ((takes_tools() && capability_ == "chat") || tool_functions(options.tools).empty()) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      cat("tools: the chat template ", name_, capability_ == "chat" ? "" : cat(" (", capability_, ")"),
+          " has no place for them; use a model whose template has one, or "
+          "the checkpoint's own template (--chat-template hf)"));
 }
 
 std::string CatalogueTemplate::render_list(const JsonArray& messages, const RenderOptions& options) const {
@@ -84,14 +89,14 @@ std::string CatalogueTemplate::render_list(const JsonArray& messages, const Rend
 }
 
 std::string CatalogueTemplate::render_prompt(std::string_view prompt, const RenderOptions& options) const {
-  check_render_options(options);
+  check_options(options);
   if (capability_ == "completion") return std::string(prompt);
-  std::string out;
-  if (!options.sequence_start)
-    out = separator_;
-  else
-    out = std::string(entry_.start) +
-          (meta_instruction_ ? system_block({}, *meta_instruction_) : std::string());
+  // The single-prompt form has no place for these two.
+  const bool needs_list = !tool_functions(options.tools).empty() || closing(options) != closing({});
+  std::string out = options.sequence_start ? std::string() : separator_;
+  if (needs_list) return out + render(JsonArray{JsonObject{{"role", "user"}, {"content", prompt}}}, options);
+  if (options.sequence_start) out += entry_.start;
+  if (options.sequence_start && meta_instruction_) out += system_block({}, *meta_instruction_);
   out += user_;
   out += prompt;
   if (options.continue_final_message) return out;

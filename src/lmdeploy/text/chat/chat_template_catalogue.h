@@ -37,6 +37,8 @@ class CatalogueTemplate : public ChatTemplate {
   };
 
   /// Everything before the first message.
+  /// Throws for options that do not go together, and for tools where there is no place for them.
+  void check_options(const RenderOptions& options) const;
   virtual std::string opening(Conversation& conversation) const;
   // The three parts of message `i`.
   virtual std::string box(const Conversation& conversation, size_t i) const;

@@ -183,6 +183,7 @@ class CodellamaTemplate final : public CatalogueTemplate {
   }
 
   std::string render_prompt(std::string_view prompt, const RenderOptions& options) const override {
+    check_options(options);
     if (capability_ == "infilling") return infilling(prompt, options);
     return capability_ == "python" ? std::string(prompt) : CatalogueTemplate::render_prompt(prompt, options);
   }
@@ -221,6 +222,7 @@ class ChatglmTemplate final : public FixedTemplate {
 
   // A single prompt is always the first round: the template keeps no state between requests.
   std::string render_prompt(std::string_view prompt, const RenderOptions& options) const override {
+    check_options(options);
     if (capability_ == "completion") return std::string(prompt);
     return render(JsonArray{JsonObject{{"role", "user"}, {"content", prompt}}}, options);
   }

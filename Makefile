@@ -51,11 +51,15 @@ check: build
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory sanitize
 
-# The unit suites under AddressSanitizer + UBSan, then ThreadSanitizer.
+# The tests under AddressSanitizer + UBSan, then ThreadSanitizer: all of them, or
+# make sanitize PRESETS=tsan SUITES="core_test engine_test"
+PRESETS := asan tsan
+SUITES := all
 sanitize: $(BUILD)/.packages
-	@for preset in asan tsan; do \
-	  cmake --preset $$preset >/dev/null && cmake --build --preset $$preset && \
-	  ctest --test-dir build/$$preset --output-on-failure --parallel 2 --no-tests=error || exit 1; \
+	@for preset in $(PRESETS); do \
+	  cmake --preset $$preset >/dev/null && cmake --build --preset $$preset --target $(SUITES) && \
+	  ctest --test-dir build/$$preset --output-on-failure --parallel 2 --no-tests=error \
+	    --tests-regex '$(if $(filter all,$(SUITES)),.,^($(subst $() ,|,$(SUITES)))\.)' || exit 1; \
 	done
 
 bench: build $(MODEL)

@@ -36,9 +36,9 @@ class CatalogueTemplate : public ChatTemplate {
     bool begins_with_system() const { return role(0) == "system"; }
   };
 
-  /// Everything before the first message.
   /// Throws for options that do not go together, and for tools where there is no place for them.
   void check_options(const RenderOptions& options) const;
+  /// Everything before the first message.
   virtual std::string opening(Conversation& conversation) const;
   // The three parts of message `i`.
   virtual std::string box(const Conversation& conversation, size_t i) const;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bindings/handles.h"
-#include "bindings/ready_queue.h"
 #include "bindings/signals.h"
+#include "lmdeploy/core/ready_queue.h"
 
 namespace lmdeploy::python {
 
@@ -45,11 +45,10 @@ class StreamGroup {
   size_t add(std::unique_ptr<Stream> stream, std::shared_ptr<ChatSession> session = nullptr) {
     pipeline_->check_owner();
     const std::lock_guard lock(mutex_);
-    const size_t idx = entries_.size();
-    stream->set_notify([ready = ready_, idx] { ready->push(idx); });
     entries_.push_back({std::move(session), std::move(stream)});
+    const size_t idx = ready_->add_stream();
+    entries_.back().stream->set_notify([ready = ready_, idx] { ready->push(idx); });
     ++num_open_;
-    ready_->push(idx);  // it may hold something already
     return idx;
   }
 

@@ -24,7 +24,7 @@ std::shared_ptr<Client> CoreDriver::submit(Request request) {
 }
 
 void CoreDriver::step() {
-  core_.step(std::exchange(commands_, {}));
+  core_.step(commands_);
   core_.check_invariants();
   const EngineStats s = core_.stats();
   ASSERT_EQ(s.free_blocks + s.used_blocks + s.cached_blocks, s.total_blocks);

@@ -38,7 +38,7 @@ class CoreDriver {
   std::unique_ptr<Kernels> kernels_;
   EngineConfig config_;
   EngineCore core_;
-  std::vector<Command> commands_;
+  Commands commands_;
   std::vector<std::shared_ptr<Client>> clients_;  // not done
   uint64_t last_id_ = 0;
 };

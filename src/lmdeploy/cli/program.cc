@@ -96,7 +96,7 @@ int run_program(const std::vector<std::string>& arguments, std::ostream& out, st
     add_check_env_command(program, context);
     return parse_and_run(program, arguments, context);
   } catch (const std::exception& error) {
-    err << "lmdeploy: error: " << one_line(error.what()) << std::endl;
+    err << "lmdeploy: error: " << one_line(describe(error)) << std::endl;
     return 1;
   }
 }

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <new>
 
 namespace lmdeploy {
 
@@ -28,6 +30,12 @@ std::string_view to_string(ErrorCode code) {
       return "internal";
   }
   return "unknown";
+}
+
+std::string describe(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  return file == nullptr ? error.what() : cat(file->path1().string(), ": ", file->code().message());
 }
 
 namespace detail {

@@ -36,6 +36,10 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+/// The words for a user: what() of an Error; of the standard library's own errors something that says more.
+/// "out of memory" needs no memory.
+std::string describe(const std::exception& error);
+
 namespace detail {
 void append(std::string& out, std::string_view text);
 void append(std::string& out, double value);

@@ -21,7 +21,9 @@ namespace {
 // A file descriptor that closes itself.
 class Descriptor {
  public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  /// Without O_NONBLOCK a named pipe would wait here for a writer.
+  explicit Descriptor(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) throw_system("open", path, errno);
   }
   ~Descriptor() { ::close(fd_); }

@@ -1,5 +1,8 @@
 #include "lmdeploy/core/system_memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -38,6 +41,18 @@ size_t reclaimable(const std::string& stat_path, const std::string& key) {
   return 0;
 }
 
+/// RLIMIT_AS (`ulimit -v`), where it is set.
+std::optional<size_t> address_space_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return static_cast<size_t>(limit.rlim_cur);
+}
+
+std::optional<size_t> address_space_used() {
+  const auto pages = number_in("/proc/self/statm");
+  return pages ? std::optional(*pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE))) : std::nullopt;
+}
+
 void apply_limit(SystemMemory& memory, std::optional<size_t> limit, std::optional<size_t> used,
                  size_t reclaimable_bytes) {
   if (!limit || !used) return;
@@ -58,6 +73,7 @@ SystemMemory system_memory() {
   apply_limit(memory, number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
               number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
               reclaimable("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"));
+  apply_limit(memory, address_space_limit(), address_space_used(), 0);
   return memory;
 }
 

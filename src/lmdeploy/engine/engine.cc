@@ -17,11 +17,11 @@
 namespace lmdeploy {
 namespace {
 
-/// May outlive the engine.
+/// May outlive the engine. Cancelling needs no memory: a handle is dropped when there is none left, too.
 class Handle final : public RequestHandle {
  public:
-  Handle(std::shared_ptr<Channel> channel, std::shared_ptr<Inbox> inbox, uint64_t id)
-      : channel_(std::move(channel)), inbox_(std::move(inbox)), id_(id) {}
+  Handle(std::shared_ptr<Channel> channel, std::shared_ptr<Inbox> inbox)
+      : channel_(std::move(channel)), inbox_(std::move(inbox)) {}
   ~Handle() override {
     cancel();
     channel_->close();
@@ -30,14 +30,16 @@ class Handle final : public RequestHandle {
     return channel_->next(timeout);
   }
   void cancel() override {
-    if (!channel_->finished()) inbox_->push(CancelCommand{id_});
+    if (!channel_->finished()) inbox_->push(cancel_);
   }
+  /// Where the inbox writes the request's id.
+  uint64_t& id() { return std::get<CancelCommand>(cancel_.front()).id; }
   void set_notify(std::function<void()> notify) override { channel_->set_notify(std::move(notify)); }
 
  private:
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<Inbox> inbox_;
-  uint64_t id_;
+  Commands cancel_{CancelCommand{}};  // until the inbox has it
 };
 
 int64_t max_unfinished(const EngineConfig& config) {
@@ -77,26 +79,31 @@ class Engine::Impl {
   std::unique_ptr<RequestHandle> submit(Request request) {
     if (inbox_->closed()) refuse_closed();
     auto channel = std::make_shared<Channel>();
-    SubmitCommand command = {.request = std::move(request), .channel = channel};
+    auto handle = std::make_unique<Handle>(channel, inbox_);
     try {
-      check_request(command.request, vocab_size_);
-      if (command.request.sequence_start) check_length(command.request, 0, config_.session_len);
+      check_request(request, vocab_size_);
+      if (request.sequence_start) check_length(request, 0, config_.session_len);
     } catch (const Error& error) {
       ++num_refused_;
-      channel->push(refusal(command.request, error));
-      return std::make_unique<Handle>(std::move(channel), inbox_, 0);
+      channel->push(refusal(request, error));
+      return handle;
     }
-    const Inbox::Submitted submitted = inbox_->submit(command);
+    Commands command;
+    command.emplace_back(SubmitCommand{.request = std::move(request), .channel = std::move(channel)});
+    const Inbox::Submitted submitted = inbox_->submit(command, handle->id());
     if (submitted == Inbox::Submitted::kClosed) refuse_closed();
     if (submitted == Inbox::Submitted::kFull)
       throw Error(ErrorCode::kResourceExhausted,
                   cat("request: ", max_unfinished(config_), " requests run or wait already (max_batch_size ",
                       config_.max_batch_size, ", max_queued_requests ", config_.max_queued_requests,
                       "): try again later"));
-    return std::make_unique<Handle>(std::move(channel), inbox_, command.id);
+    return handle;
   }
 
-  void end_session(uint64_t session_id) { inbox_->push(EndSessionCommand{session_id}); }
+  void end_session(uint64_t session_id) {
+    Commands command{EndSessionCommand{session_id}};
+    inbox_->push(command);
+  }
 
   EngineStats stats() const {
     const std::lock_guard lock(stats_mutex_);
@@ -116,26 +123,33 @@ class Engine::Impl {
  private:
   void run() {
     pthread_setname_np(pthread_self(), "lmd-engine");
-    std::vector<Command> commands = inbox_->drain(/*busy=*/false);
+    Commands commands = inbox_->drain(/*busy=*/false);
     while (!inbox_->closed()) {
-      guarded([&] { core_.step(std::move(commands)); });
+      guarded(commands, [&] { core_.step(commands); });
       publish();
       commands = inbox_->drain(core_.has_work());
     }
-    guarded([&] { core_.abort_all(std::move(commands)); });
-    guarded([&] { core_.abort_all(inbox_->drain(/*busy=*/true)); });
+    commands.splice(commands.end(), inbox_->drain(/*busy=*/true));
+    guarded(commands, [&] { core_.abort_all(commands); });
     publish();
   }
 
   /// What a step cannot attribute to a request (memory ran out between requests, say) ends all of them, not
   /// the engine.
   template <typename Action>
-  void guarded(Action&& action) {
+  void guarded(Commands& commands, Action&& action) {
     try {
       action();
     } catch (const std::exception& error) {
-      LMD_LOG(kError, "the engine's step failed; all requests end: ", error.what());
-      core_.fail_all(error);
+      core_.fail_all(error, commands);
+      log_failure(error);
+    }
+  }
+
+  static void log_failure(const std::exception& step_error) {
+    try {
+      LMD_LOG(kError, "the engine's step failed; all requests end: ", describe(step_error));
+    } catch (const std::exception&) {  // no memory for the message either
     }
   }
 
@@ -145,7 +159,7 @@ class Engine::Impl {
       const std::lock_guard lock(stats_mutex_);
       stats_ = core_.stats();
     }
-    inbox_->ended(core_.num_ending());
+    inbox_->ended(core_.take_num_ended());
     core_.deliver();
   }
 

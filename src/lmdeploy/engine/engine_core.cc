@@ -67,9 +67,12 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       store_{blocks_, index_.get(), config.block_len},
       sessions_(config.max_sessions, store_),
       scheduler_(scheduler_config(config), store_),
-      sampler_(kernels.threads()) {}
+      sampler_(kernels.threads()) {
+  outputs_.reserve(64);
+}
 
-void EngineCore::step(std::vector<Command> commands) {
+void EngineCore::step(Commands& commands) {
+  outputs_.reserve(outputs_.size() + active_.size() + commands.size());  // a step gives each at most one
   carry_out(commands);
   const StepPlan& plan = scheduler_.plan();
   for (Sequence* sequence : plan.too_large)
@@ -86,10 +89,10 @@ void EngineCore::run(const StepPlan& plan) {
     commit(plan, model_.forward(buffers_.fill(plan), pool_.view()));
     ++counters_.steps;
   } catch (const std::exception& error) {
-    LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", error.what());
+    LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", describe(error));
     for (const uint64_t id : step_ids_)
       if (const auto found = active_.find(id); found != active_.end())
-        fail(*found->second, code_of(error), error.what());
+        fail(*found->second, code_of(error), describe(error));
   }
 }
 
@@ -142,37 +145,50 @@ void EngineCore::count_first_step(ActiveRequest& active) {
   counters_.prefix_hit_tokens += active.sequence->num_reused;
 }
 
-void EngineCore::carry_out(std::vector<Command>& commands) {
-  for (Command& command : commands) std::visit([&](auto& c) { carry_out(c); }, command);
+void EngineCore::carry_out(Commands& commands) {
+  for (; !commands.empty(); commands.pop_front())
+    std::visit([&](auto& command) { carry_out(command); }, commands.front());
 }
 
 void EngineCore::carry_out(SubmitCommand& command) {
   try {
     admit(command);
   } catch (const std::exception& error) {
-    RequestOutput output;
-    output.prompt_tokens = static_cast<int64_t>(command.request.input_ids.size());
-    output.finish = FinishReason::kError;
-    output.error_code = code_of(error);
-    output.error_message = error.what();
-    outputs_.emplace_back(std::move(command.channel), std::move(output));
-    ++counters_.failed;
+    refuse(command, code_of(error), describe(error));
   }
 }
 
+void EngineCore::refuse(SubmitCommand& command, ErrorCode code, std::string message) {
+  RequestOutput output;
+  output.prompt_tokens = static_cast<int64_t>(command.request.input_ids.size());
+  output.finish = FinishReason::kError;
+  output.error_code = code;
+  output.error_message = std::move(message);
+  ++counters_.failed;
+  give_out(std::move(command.channel), std::move(output));
+}
+
 void EngineCore::admit(SubmitCommand& command) {
-  auto active = std::make_unique<ActiveRequest>();
-  active->id = command.id;
-  active->sequence = open_sequence(command.request);
-  Sequence& sequence = *active->sequence;
-  append_prompt(sequence, command.request);
-  sequence.request_id = command.id;
-  active->prompt_end = sequence.length();
-  active->max_length = max_length_of(command.request, active->prompt_end, config_.session_len);
-  active->request = std::move(command.request);
-  active->channel = command.channel;
-  scheduler_.add(sequence);
-  active_.emplace(command.id, std::move(active));
+  std::unique_ptr<ActiveRequest>& place = active_[command.id];
+  try {
+    place = std::make_unique<ActiveRequest>();
+    place->id = command.id;
+    place->sequence = open_sequence(command.request);
+    append_prompt(*place->sequence, command.request);
+    place->sequence->request_id = command.id;
+    place->prompt_end = place->sequence->length();
+    place->max_length = max_length_of(command.request, place->prompt_end, config_.session_len);
+    scheduler_.add(*place->sequence);
+  } catch (...) {
+    if (place != nullptr && place->sequence != nullptr) {  // it is in the middle of something: gone
+      drop_blocks(*place->sequence, store_);
+      sessions_.erase(command.request.session_id);
+    }
+    active_.erase(command.id);
+    throw;
+  }
+  place->request = std::move(command.request);
+  place->channel = std::move(command.channel);
 }
 
 std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
@@ -186,10 +202,10 @@ std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
                 cat("session ", id, " has a request that has not ended: wait for it or cancel it"));
   if (!request.sequence_start) return continue_session(request);
   check_length(request, 0, config_.session_len);
-  sessions_.erase(id);
-  sessions_.open(id);
   auto sequence = std::make_unique<Sequence>();
   sequence->session_id = id;
+  sessions_.erase(id);
+  sessions_.open(id);
   return sequence;
 }
 
@@ -248,7 +264,7 @@ void EngineCore::finish(ActiveRequest& active, FinishReason reason) {
   counters_.generated_tokens += static_cast<int64_t>(active.output.token_ids.size());
   RequestOutput output = active.take_output(reason);
   if (reason == FinishReason::kNone) {
-    outputs_.emplace_back(active.channel, std::move(output));
+    give_out(active.channel, std::move(output));
     return;
   }
   ++(reason == FinishReason::kAbort ? counters_.aborted : counters_.finished);
@@ -256,7 +272,7 @@ void EngineCore::finish(ActiveRequest& active, FinishReason reason) {
 }
 
 // The session is left as it was before the request, unless that was to be its last.
-void EngineCore::fail(ActiveRequest& active, ErrorCode code, const std::string& message) {
+void EngineCore::fail(ActiveRequest& active, ErrorCode code, std::string message) {
   ++counters_.failed;
   Sequence& sequence = *active.sequence;
   spoil_blocks(sequence, store_);
@@ -264,16 +280,20 @@ void EngineCore::fail(ActiveRequest& active, ErrorCode code, const std::string& 
   active.output = {};
   RequestOutput output = active.take_output(FinishReason::kError);
   output.error_code = code;
-  output.error_message = message;
+  output.error_message = std::move(message);
   retire(active, !active.request.sequence_end && sequence.prompt_begin > 0, std::move(output));
 }
 
 void EngineCore::retire(ActiveRequest& active, bool keep_session, RequestOutput output) {
   Sequence& sequence = *active.sequence;
   scheduler_.remove(sequence);
-  outputs_.emplace_back(std::move(active.channel), std::move(output));
+  give_out(std::move(active.channel), std::move(output));
   if (keep_session) {
-    rest(sequence, store_);
+    try {
+      rest(sequence, store_);
+    } catch (const std::bad_alloc&) {
+      drop_blocks(sequence, store_);  // the next turn computes them again
+    }
     sessions_.put_back(std::move(active.sequence));
   } else {
     drop_blocks(sequence, store_);
@@ -282,23 +302,30 @@ void EngineCore::retire(ActiveRequest& active, bool keep_session, RequestOutput 
   active_.erase(active.id);
 }
 
-void EngineCore::abort_all(std::vector<Command> commands) {
+// Within the capacity that step() has seen to; without it, what there is goes out first.
+void EngineCore::give_out(std::shared_ptr<Channel> channel, RequestOutput output) {
+  if (outputs_.size() == outputs_.capacity()) deliver();
+  if (output.finish != FinishReason::kNone) ++num_ended_;
+  outputs_.emplace_back(std::move(channel), std::move(output));
+}
+
+void EngineCore::abort_all(Commands& commands) {
   carry_out(commands);
   while (!active_.empty()) finish(*active_.begin()->second, FinishReason::kAbort);
 }
 
-void EngineCore::fail_all(const std::exception& error) {
-  while (!active_.empty()) fail(*active_.begin()->second, code_of(error), error.what());
+void EngineCore::fail_all(const std::exception& error, Commands& commands) {
+  while (!active_.empty()) fail(*active_.begin()->second, code_of(error), describe(error));
+  for (; !commands.empty(); commands.pop_front()) {
+    auto* submit = std::get_if<SubmitCommand>(&commands.front());
+    if (submit != nullptr && submit->channel != nullptr) refuse(*submit, code_of(error), describe(error));
+    if (auto* end = std::get_if<EndSessionCommand>(&commands.front())) carry_out(*end);
+  }
 }
 
 void EngineCore::deliver() {
   for (auto& [channel, output] : outputs_) channel->push(std::move(output));
   outputs_.clear();
-}
-
-int64_t EngineCore::num_ending() const {
-  return std::ranges::count_if(outputs_,
-                               [](const auto& item) { return item.second.finish != FinishReason::kNone; });
 }
 
 EngineStats EngineCore::stats() const {

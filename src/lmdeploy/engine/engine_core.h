@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <utility>
@@ -30,6 +31,8 @@ struct EndSessionCommand {
   uint64_t session_id = 0;
 };
 using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand>;
+/// A list, so that passing commands on needs no memory.
+using Commands = std::list<Command>;
 
 /// `history` tokens of the session and `prompt` more must fit into it, with one to spare for a request that
 /// generates. Throws Error(kInvalidArgument) with both numbers.
@@ -41,23 +44,25 @@ class EngineCore {
   /// `config` as resolve_config() gives it. Model and kernels must outlive the core.
   EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config);
 
-  /// Carries the commands out in order, then computes one step. Does not throw for anything that a request,
-  /// the model or the sampler does: the requests concerned end with kError.
-  void step(std::vector<Command> commands);
+  /// Takes the commands out of the list and carries them out in order, then computes one step. Does not throw
+  /// for anything that a request, the model or the sampler does: the requests concerned end with kError. What
+  /// it throws (memory ran out between requests, say) is for fail_all().
+  void step(Commands& commands);
   bool has_work() const { return !active_.empty(); }
   /// Ends everything that runs or waits or comes with `commands`.
-  void abort_all(std::vector<Command> commands = {});
-  void fail_all(const std::exception& error);
+  void abort_all(Commands& commands);
+  /// The same after `error`, without asking for memory.
+  void fail_all(const std::exception& error, Commands& commands);
   /// Hands the outputs since the last call to their channels.
   void deliver();
-  /// How many requests end with these outputs.
-  int64_t num_ending() const;
+  /// How many requests have ended since the last call.
+  int64_t take_num_ended() { return std::exchange(num_ended_, 0); }
   EngineStats stats() const;
   /// Aborts unless all blocks are accounted for and no block that will be written to has a second owner.
   void check_invariants() const;
 
  private:
-  void carry_out(std::vector<Command>& commands);
+  void carry_out(Commands& commands);
   void carry_out(SubmitCommand& command);
   void carry_out(CancelCommand& command);
   void carry_out(EndSessionCommand& command);
@@ -71,8 +76,10 @@ class EngineCore {
   void draw(const StepPlan& plan, ConstTensorView logits);
   void count_first_step(ActiveRequest& active);
   void finish(ActiveRequest& active, FinishReason reason);
-  void fail(ActiveRequest& active, ErrorCode code, const std::string& message);
+  void fail(ActiveRequest& active, ErrorCode code, std::string message);
+  void refuse(SubmitCommand& command, ErrorCode code, std::string message);
   void retire(ActiveRequest& active, bool keep_session, RequestOutput output);
+  void give_out(std::shared_ptr<Channel> channel, RequestOutput output);
 
   Model& model_;
   EngineConfig config_;
@@ -88,6 +95,7 @@ class EngineCore {
   std::vector<SampleInput> samples_;                                         // of this step
   std::vector<uint64_t> step_ids_;                                           // requests of this step
   std::vector<std::pair<std::shared_ptr<Channel>, RequestOutput>> outputs_;  // not delivered yet
+  int64_t num_ended_ = 0;
   EngineStats counters_;  // totals only; gauges are read when asked for
 };
 

@@ -5,24 +5,24 @@
 
 namespace lmdeploy {
 
-Inbox::Submitted Inbox::submit(SubmitCommand& command) {
+Inbox::Submitted Inbox::submit(Commands& command, uint64_t& id) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return Submitted::kClosed;
     if (max_unfinished_ > 0 && unfinished_ >= max_unfinished_) return Submitted::kFull;
     ++unfinished_;
-    command.id = ++last_id_;
-    commands_.emplace_back(command);
+    id = std::get<SubmitCommand>(command.front()).id = ++last_id_;
+    commands_.splice(commands_.end(), command);
   }
   wake_.notify_one();
   return Submitted::kAccepted;
 }
 
-void Inbox::push(Command command) {
+void Inbox::push(Commands& commands) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
-    commands_.push_back(std::move(command));
+    commands_.splice(commands_.end(), commands);
   }
   wake_.notify_one();
 }
@@ -45,7 +45,7 @@ bool Inbox::closed() {
   return closed_;
 }
 
-std::vector<Command> Inbox::drain(bool busy) {
+Commands Inbox::drain(bool busy) {
   std::unique_lock lock(mutex_);
   wake_.wait(lock, [&] { return busy || closed_ || !commands_.empty(); });
   return std::exchange(commands_, {});

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <vector>
 
 #include "lmdeploy/engine/engine_core.h"
 
@@ -17,22 +16,22 @@ class Inbox {
   /// `max_unfinished`: 0 for no limit.
   explicit Inbox(int64_t max_unfinished) : max_unfinished_(max_unfinished) {}
 
-  /// Numbers the command; the number is its request's id.
-  Submitted submit(SubmitCommand& command);
-  /// Dropped once the inbox is closed.
-  void push(Command command);
+  /// Takes the SubmitCommand that is alone in `command`, and numbers it: the number is its request's id.
+  Submitted submit(Commands& command, uint64_t& id);
+  /// Takes all of `commands`; they are dropped once the inbox is closed. Needs no memory.
+  void push(Commands& commands);
   /// `count` requests have ended.
   void ended(int64_t count);
   void close();
   bool closed();
   /// All commands since the last call, in order; waits for one unless `busy` or closed.
-  std::vector<Command> drain(bool busy);
+  Commands drain(bool busy);
 
  private:
   const int64_t max_unfinished_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Command> commands_;
+  Commands commands_;
   uint64_t last_id_ = 0;
   int64_t unfinished_ = 0;  // requests submitted that have not ended
   bool closed_ = false;

@@ -64,6 +64,16 @@ void fill_defaults(EngineConfig& config) {
   if (config.max_logit_rows == 0) config.max_logit_rows = std::max<int64_t>(512, config.max_batch_size);
 }
 
+Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator) {
+  try {
+    return {static_cast<size_t>(num_blocks) * static_cast<size_t>(layout.block_bytes()), allocator};
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("KV cache of ", num_blocks, " blocks: ", error.what(),
+                                  "; lower cache_max_entry_count (a share of the free memory, or a number of "
+                                  "blocks), session_len or max_batch_size"));
+  }
+}
+
 }  // namespace
 
 EngineConfig resolve_config(EngineConfig config, const DecoderSpec& spec, const KvLayout& layout,
@@ -84,8 +94,6 @@ EngineConfig resolve_config(EngineConfig config, const DecoderSpec& spec, const 
 }
 
 KvPool::KvPool(const KvLayout& layout, int64_t num_blocks, Allocator& allocator)
-    : layout_(layout),
-      num_blocks_(num_blocks),
-      buffer_(static_cast<size_t>(num_blocks) * static_cast<size_t>(layout.block_bytes()), allocator) {}
+    : layout_(layout), num_blocks_(num_blocks), buffer_(allocate(layout, num_blocks, allocator)) {}
 
 }  // namespace lmdeploy

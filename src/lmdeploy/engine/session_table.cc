@@ -15,14 +15,16 @@ SessionTable::State SessionTable::state(uint64_t id) const {
 }
 
 void SessionTable::open(uint64_t id) {
-  const bool is_new = sessions_.try_emplace(id).second;
+  std::list<uint64_t> place{id};
+  const bool is_new = sessions_.try_emplace(id, Session{nullptr, place.begin()}).second;
   LMD_CHECK(is_new, "session ", id);
+  busy_.splice(busy_.end(), place);
 }
 
 std::unique_ptr<Sequence> SessionTable::take(uint64_t id) {
   Session& session = sessions_.at(id);
   LMD_CHECK(session.sequence != nullptr, "session ", id, " is busy");
-  by_age_.erase(session.place);
+  busy_.splice(busy_.end(), by_age_, session.place);
   return std::move(session.sequence);
 }
 
@@ -30,7 +32,7 @@ void SessionTable::put_back(std::unique_ptr<Sequence> sequence) {
   const uint64_t id = sequence->session_id;
   Session& session = sessions_.at(id);
   session.sequence = std::move(sequence);
-  session.place = by_age_.insert(by_age_.end(), id);
+  by_age_.splice(by_age_.end(), busy_, session.place);
   if (static_cast<int64_t>(by_age_.size()) <= max_resting_) return;
   LMD_LOG(kInfo, "more than ", max_resting_, " idle sessions: forgetting session ", by_age_.front());
   erase(by_age_.front());
@@ -39,10 +41,9 @@ void SessionTable::put_back(std::unique_ptr<Sequence> sequence) {
 void SessionTable::erase(uint64_t id) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
-  if (found->second.sequence) {
-    drop_blocks(*found->second.sequence, store_);
-    by_age_.erase(found->second.place);
-  }
+  Session& session = found->second;
+  if (session.sequence) drop_blocks(*session.sequence, store_);
+  (session.sequence ? by_age_ : busy_).erase(session.place);
   sessions_.erase(found);
 }
 

@@ -24,7 +24,7 @@ class SessionTable {
   void open(uint64_t id);
   /// The sequence of a resting session, which becomes busy.
   std::unique_ptr<Sequence> take(uint64_t id);
-  /// A busy session rests; its sequence has let go of its blocks.
+  /// A busy session rests; its sequence has let go of its blocks. Needs no memory.
   void put_back(std::unique_ptr<Sequence> sequence);
   /// Forgets a session; of a resting one the blocks too. Unknown ids are ignored.
   void erase(uint64_t id);
@@ -35,13 +35,14 @@ class SessionTable {
  private:
   struct Session {
     std::unique_ptr<Sequence> sequence;   // nullptr: busy
-    std::list<uint64_t>::iterator place;  // in by_age_, while resting
+    std::list<uint64_t>::iterator place;  // in by_age_ while resting, else in busy_
   };
 
   int64_t max_resting_;
   BlockStore store_;
   std::unordered_map<uint64_t, Session> sessions_;
   std::list<uint64_t> by_age_;  // resting sessions, the one unused for longest first
+  std::list<uint64_t> busy_;    // places to come back to
 };
 
 }  // namespace lmdeploy

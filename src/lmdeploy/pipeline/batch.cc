@@ -1,10 +1,9 @@
 #include "lmdeploy/pipeline/batch.h"
 
-#include <condition_variable>
 #include <map>
-#include <mutex>
-#include <utility>
+#include <memory>
 
+#include "lmdeploy/core/ready_queue.h"
 #include "lmdeploy/pipeline/streams.h"
 
 namespace lmdeploy {
@@ -13,27 +12,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{50};
-
-/// Which streams have something new. Filled by the engine thread, emptied by the reader.
-class ReadyList {
- public:
-  void add(size_t job) {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(job);
-    changed_.notify_one();
-  }
-  /// May hold a job twice. Empty after `timeout`.
-  std::vector<size_t> take(milliseconds timeout) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, timeout, [&] { return !jobs_.empty(); });
-    return std::exchange(jobs_, {});
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<size_t> jobs_;
-};
 
 /// Counts prompts whose jobs have all ended.
 class Progress {
@@ -64,14 +42,15 @@ bool read_available(ResponseStream& stream, Response& whole) {
 std::vector<Response> collect(std::vector<BatchJob> jobs, const std::function<void(size_t done)>& poll) {
   std::vector<Response> responses(jobs.size());
   Progress progress(jobs);
-  const auto ready = std::make_shared<ReadyList>();  // shared: a late notification may outlive this call
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    responses[i].index = static_cast<int64_t>(jobs[i].prompt);
-    jobs[i].stream->set_notify([ready, i] { ready->add(i); });
+  const auto ready = std::make_shared<ReadyQueue>();  // shared: a late notification may outlive this call
+  for (const BatchJob& job : jobs) {
+    const size_t i = ready->add_stream();
+    responses[i].index = static_cast<int64_t>(job.prompt);
+    job.stream->set_notify([ready, i] { ready->push(i); });
   }
   while (!progress.all_done()) {
-    for (const size_t i : ready->take(kPollInterval))
-      if (read_available(*jobs[i].stream, responses[i])) progress.job_ended(jobs[i].prompt);
+    if (const auto i = ready->pop(kPollInterval))
+      if (read_available(*jobs[*i].stream, responses[*i])) progress.job_ended(jobs[*i].prompt);
     if (poll) poll(progress.done());
   }
   return responses;

@@ -7,11 +7,17 @@
 namespace lmdeploy {
 namespace {
 
+// More than any use; sums and products of them stay far from overflow.
 constexpr int kMaxThreads = 1024;
+constexpr int64_t kMaxBatch = 65536, kMaxBlockLen = 65536, kMaxStepTokens = int64_t{1} << 24;
 
 template <typename T>
 void require(bool holds, const char* field, const T& value, std::string_view expected) {
   if (!holds) throw Error(ErrorCode::kInvalidArgument, cat(field, " is ", value, "; expected ", expected));
+}
+
+void require_between(const char* field, int64_t value, int64_t least, int64_t most) {
+  require(value >= least && value <= most, field, value, cat(least, " to ", most));
 }
 
 void check_device(const std::string& device_type) {
@@ -39,17 +45,16 @@ void check_config(const PipelineConfig& config) {
   kv_dtype(config.dtype);
   check_quant_policy(config.quant_policy);
   require(config.session_len >= 0, "session_len", config.session_len, "at least 1 (or 0: the model's)");
-  require(config.max_batch_size >= 1, "max_batch_size", config.max_batch_size, "at least 1");
+  require_between("max_batch_size", config.max_batch_size, 1, kMaxBatch);
   require(config.cache_max_entry_count >= 0 && config.cache_max_entry_count < 2147483648.0,
           "cache_max_entry_count", config.cache_max_entry_count,
           "a share of memory in (0, 1), or a number of blocks up to 2^31 - 1");
-  require(config.cache_block_seq_len >= 1, "cache_block_seq_len", config.cache_block_seq_len, "at least 1");
+  require_between("cache_block_seq_len", config.cache_block_seq_len, 1, kMaxBlockLen);
   require(config.rope_scaling_factor == 0 || config.rope_scaling_factor >= 1, "rope_scaling_factor",
           config.rope_scaling_factor, "0 (off) or a factor of at least 1");
-  require(config.max_prefill_token_num >= 1, "max_prefill_token_num", config.max_prefill_token_num,
-          "at least 1");
-  require(config.num_tokens_per_iter >= 0, "num_tokens_per_iter", config.num_tokens_per_iter, "0 or more");
-  require(config.max_prefill_iters >= 1, "max_prefill_iters", config.max_prefill_iters, "at least 1");
+  require_between("max_prefill_token_num", config.max_prefill_token_num, 1, kMaxStepTokens);
+  require_between("num_tokens_per_iter", config.num_tokens_per_iter, 0, kMaxStepTokens);
+  require_between("max_prefill_iters", config.max_prefill_iters, 1, kMaxStepTokens);
   require(config.num_threads >= 0 && config.num_threads <= kMaxThreads, "num_threads", config.num_threads,
           cat("1 to ", kMaxThreads, " (or 0: all CPUs)"));
 }

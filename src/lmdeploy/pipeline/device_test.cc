@@ -1,5 +1,7 @@
 #include "lmdeploy/pipeline/device.h"
 
+#include <limits>
+
 #include "lmdeploy/pipeline/expect_error.h"
 
 namespace lmdeploy {
@@ -25,6 +27,13 @@ TEST(Device, ConfigFieldsAreChecked) {
   expect_refused(bad, {"device_type", "tpu"}, [](PipelineConfig& c) { c.device_type = "tpu"; });
   expect_refused(bad, {"session_len", "-1"}, [](PipelineConfig& c) { c.session_len = -1; });
   expect_refused(bad, {"max_batch_size", "0"}, [](PipelineConfig& c) { c.max_batch_size = 0; });
+  expect_refused(bad, {"max_batch_size", "65536"}, [](PipelineConfig& c) { c.max_batch_size = 1 << 30; });
+  expect_refused(bad, {"cache_block_seq_len", "65536"},
+                 [](PipelineConfig& c) { c.cache_block_seq_len = int64_t{1} << 62; });
+  for (int64_t PipelineConfig::*field :
+       {&PipelineConfig::max_prefill_token_num, &PipelineConfig::num_tokens_per_iter})
+    expect_refused(bad, {"9223372036854775807", "16777216"},
+                   [&](PipelineConfig& c) { c.*field = std::numeric_limits<int64_t>::max(); });
   expect_refused(bad, {"num_threads", "100000", "1 to 1024"},
                  [](PipelineConfig& c) { c.num_threads = 100000; });
   expect_refused(bad, {"cache_max_entry_count"}, [](PipelineConfig& c) { c.cache_max_entry_count = -0.5; });

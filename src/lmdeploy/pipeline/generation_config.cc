@@ -38,7 +38,8 @@ void check_logit_bias(const std::vector<std::pair<int, float>>& logit_bias) {
 }  // namespace
 
 void GenerationConfig::validate() const {
-  if (n < 1) refuse("n", n, "at least 1");
+  constexpr int kMaxChoices = 16384;
+  if (n < 1 || n > kMaxChoices) refuse("n", n, cat("1 to ", kMaxChoices));
   if (max_new_tokens && *max_new_tokens < 1)
     refuse("max_new_tokens", *max_new_tokens, "at least 1 (or none: as many as fit)");
   if (min_new_tokens < 0) refuse("min_new_tokens", min_new_tokens, "0 or more");

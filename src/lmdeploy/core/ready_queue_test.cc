@@ -1,14 +1,18 @@
-#include "bindings/ready_queue.h"
+#include "lmdeploy/core/ready_queue.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
 #include <thread>
 
-namespace lmdeploy::python {
+namespace lmdeploy {
 namespace {
 
 using std::chrono::milliseconds;
+
+void add_streams(ReadyQueue& queue, size_t count) {
+  for (size_t i = 0; i < count; ++i) EXPECT_EQ(queue.add_stream(), i);
+}
 
 bool readable(int fd) {
   pollfd watched{.fd = fd, .events = POLLIN, .revents = 0};
@@ -17,6 +21,7 @@ bool readable(int fd) {
 
 TEST(ReadyQueue, GivesEachStreamOnceInOrder) {
   ReadyQueue queue;
+  add_streams(queue, 3);
   for (const size_t idx : {2, 0, 2, 1, 0}) queue.push(idx);
   for (const size_t idx : {2, 0, 1}) EXPECT_EQ(queue.pop(milliseconds{0}), idx);
   EXPECT_EQ(queue.pop(milliseconds{0}), std::nullopt);
@@ -26,6 +31,7 @@ TEST(ReadyQueue, GivesEachStreamOnceInOrder) {
 
 TEST(ReadyQueue, WaitsUntilSomethingComes) {
   ReadyQueue queue;
+  add_streams(queue, 8);
   EXPECT_EQ(queue.pop(milliseconds{5}), std::nullopt);
   std::thread engine([&] {
     std::this_thread::sleep_for(milliseconds{20});
@@ -39,6 +45,7 @@ TEST(ReadyQueue, WaitsUntilSomethingComes) {
 
 TEST(ReadyQueue, DescriptorIsReadableWhileSomethingIsThere) {
   ReadyQueue queue;
+  add_streams(queue, 2);
   queue.push(0);  // before the descriptor exists
   const int fd = queue.fileno();
   EXPECT_TRUE(readable(fd));
@@ -55,6 +62,7 @@ TEST(ReadyQueue, DescriptorIsReadableWhileSomethingIsThere) {
 TEST(ReadyQueue, LosesNothingBetweenThreads) {
   constexpr size_t kStreams = 4, kRounds = 2000;
   ReadyQueue queue;
+  add_streams(queue, kStreams);
   queue.fileno();
   std::vector<size_t> seen(kStreams);
   std::vector<std::thread> engines;
@@ -69,4 +77,4 @@ TEST(ReadyQueue, LosesNothingBetweenThreads) {
 }
 
 }  // namespace
-}  // namespace lmdeploy::python
+}  // namespace lmdeploy

@@ -1,36 +1,46 @@
-#include "bindings/ready_queue.h"
+#include "lmdeploy/core/ready_queue.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
 
-namespace lmdeploy::python {
+namespace lmdeploy {
 
 ReadyQueue::~ReadyQueue() {
   if (fd_ >= 0) close(fd_);
 }
 
+size_t ReadyQueue::add_stream() {
+  const std::lock_guard lock(mutex_);
+  next_.push_back(kNotQueued);
+  return next_.size() - 1;
+}
+
 void ReadyQueue::push(size_t stream_idx) {
   const std::lock_guard lock(mutex_);
-  if (stream_idx >= queued_.size()) queued_.resize(stream_idx + 1);
-  if (queued_[stream_idx]) return;
-  queued_[stream_idx] = true;
-  queue_.push_back(stream_idx);
-  if (queue_.size() == 1) signal_fd();
+  if (next_[stream_idx] != kNotQueued) return;
+  next_[stream_idx] = kNone;
+  if (first_ == kNone) {
+    first_ = stream_idx;
+    signal_fd();
+  } else {
+    next_[last_] = stream_idx;
+  }
+  last_ = stream_idx;
   ready_.notify_one();
 }
 
 std::optional<size_t> ReadyQueue::pop(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  if (!ready_.wait_for(lock, timeout, [&] { return !queue_.empty(); })) return std::nullopt;
-  const size_t stream_idx = queue_.front();
-  queue_.pop_front();
-  queued_[stream_idx] = false;
-  if (queue_.empty()) clear_fd();
+  if (!ready_.wait_for(lock, timeout, [&] { return first_ != kNone; })) return std::nullopt;
+  const size_t stream_idx = first_;
+  first_ = std::exchange(next_[stream_idx], kNotQueued);
+  if (first_ == kNone) clear_fd();
   return stream_idx;
 }
 
@@ -39,7 +49,7 @@ int ReadyQueue::fileno() {
   if (fd_ >= 0) return fd_;
   fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (fd_ < 0) throw Error(ErrorCode::kIo, cat("eventfd for an asynchronous answer: ", std::strerror(errno)));
-  if (!queue_.empty()) signal_fd();
+  if (first_ != kNone) signal_fd();
   return fd_;
 }
 
@@ -53,4 +63,4 @@ void ReadyQueue::clear_fd() const {
   if (fd_ >= 0) static_cast<void>(eventfd_read(fd_, &count));
 }
 
-}  // namespace lmdeploy::python
+}  // namespace lmdeploy

@@ -5,12 +5,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <vector>
 
-namespace lmdeploy::python {
+namespace lmdeploy {
 
 class ReadyQueue {
  public:
@@ -19,7 +18,9 @@ class ReadyQueue {
   ReadyQueue(const ReadyQueue&) = delete;
   ReadyQueue& operator=(const ReadyQueue&) = delete;
 
-  /// Marks a stream as worth reading; once is enough until it is popped. Any thread.
+  /// Makes room for one more stream; the first has index 0. Any thread.
+  size_t add_stream();
+  /// Marks a stream as worth reading; once is enough until it is popped. Any thread. Needs no memory.
   void push(size_t stream_idx);
   std::optional<size_t> pop(std::chrono::milliseconds timeout);
   /// A non-blocking eventfd that is readable while the queue holds something. Made at the first call. Throws
@@ -30,11 +31,14 @@ class ReadyQueue {
   void signal_fd() const;
   void clear_fd() const;
 
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+  static constexpr size_t kNotQueued = static_cast<size_t>(-2);
+
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<size_t> queue_;
-  std::vector<bool> queued_;  // by stream
+  std::vector<size_t> next_;  // by stream: the one queued behind it, kNone for the last, or kNotQueued
+  size_t first_ = kNone, last_ = kNone;
   int fd_ = -1;
 };
 
-}  // namespace lmdeploy::python
+}  // namespace lmdeploy

@@ -21,12 +21,16 @@ inline int merged_id(Merge merge) { return static_cast<int>(static_cast<uint32_t
 class MergeTable {
  public:
   explicit MergeTable(size_t max_merges = 0)
-      : entries_(std::bit_ceil(max_merges * 2 + 2)), mask_(entries_.size() - 1) {}
+      : entries_(std::bit_ceil(max_merges + max_merges / 2 + 2)), mask_(entries_.size() - 1) {}
 
   /// At most `max_merges` different pairs. A pair that is there gets the new merge.
   void add(int left, int right, Merge merge) {
     Entry& entry = entries_[slot_of(key_of(left, right))];
     entry = {key_of(left, right), merge};
+  }
+  /// Begins to fetch what add() or find() will look at.
+  void prefetch(int left, int right) const {
+    __builtin_prefetch(&entries_[mix_bits(key_of(left, right)) & mask_]);
   }
   /// kNoMerge when the two do not join.
   Merge find(int left, int right) const { return entries_[slot_of(key_of(left, right))].merge; }

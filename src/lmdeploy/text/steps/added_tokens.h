@@ -38,6 +38,8 @@ class TextTrie {
     size_t size = 0;  // 0: nothing found
     int value = 0;
   };
+  /// The first place from `from` on where some text may begin, by its first byte; the text's end without one.
+  size_t next_start(std::string_view text, size_t from) const;
   Match longest(std::string_view text, size_t at) const;
 
  private:

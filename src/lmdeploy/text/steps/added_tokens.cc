@@ -61,7 +61,10 @@ TextTrie::Match TextTrie::longest(std::string_view text, size_t at) const {
 void AddedTokens::add(const AddedToken& token, int id) {
   by_id_[id] = token;
   by_content_[token.content] = id;
-  if (token.special) special_.insert(token.content);
+  if (token.special) {
+    special_.insert(token.content);
+    special_beginnings_.set(token.content.empty() ? 0 : static_cast<uint8_t>(token.content[0]));
+  }
   max_id_ = std::max(max_id_, id);
 }
 

@@ -13,3 +13,7 @@ if [[ "pipeline_bench" =~ $filter ]]; then
     "$build/src/lmdeploy/bench/pipeline_bench" "$model" 64 "$dtype"
   done
 fi
+if [[ "tokenizer_bench" =~ $filter ]]; then
+  echo "== tokenizer_bench"
+  .venv/bin/python tools/tokenizer_bench.py
+fi

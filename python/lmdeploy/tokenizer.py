@@ -85,12 +85,18 @@ class Tokenizer:
             offset: Gives the text of ``t[offset:]`` as it continues ``t[:offset]``.
             skip_special_tokens: Leave control tokens out.
         """
-        ids = [int(token) for token in t]
         if not offset:
-            return self._native.decode(ids, skip_special_tokens)
+            return self._decode(t, skip_special_tokens)
+        ids = [int(token) for token in t]
         stream = _core.Detokenizer(self._native, skip_special_tokens)
         stream.push(ids[:offset])
         return stream.push(ids[offset:]) + stream.finish()
+
+    def _decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        try:
+            return self._native.decode(ids, skip_special_tokens)
+        except TypeError:  # not a list of int but, say, an array
+            return self._native.decode([int(token) for token in ids], skip_special_tokens)
 
     def detokenize_incrementally(self, all_input_ids: Sequence[int], state: DetokenizeState,
                                  skip_special_tokens: bool = True,

@@ -1,6 +1,7 @@
 #include "lmdeploy/core/json.h"
 
 #include <algorithm>
+#include <boost/json/monotonic_resource.hpp>
 #include <boost/json/parse_options.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/stream_parser.hpp>
@@ -20,12 +21,11 @@ std::string line_and_column(std::string_view text, size_t offset) {
   return cat("line ", line, ", column ", before.size() - line_start + 1);
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view where) {
+Json parse_into(const boost::json::storage_ptr& storage, std::string_view text, std::string_view where) {
   boost::json::parse_options options;
   options.max_depth = kMaxDepth;
   boost::json::stream_parser parser({}, options);
+  parser.reset(storage);
   boost::system::error_code error;
   const size_t parsed = parser.write_some(text.data(), text.size(), error);
   if (!error && parsed < text.size()) error = boost::json::error::extra_data;
@@ -36,7 +36,14 @@ Json parse_json(std::string_view text, std::string_view where) {
   return parser.release();
 }
 
-Json read_json_file(const std::string& path) { return parse_json(read_file(path), path); }
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where) { return parse_into({}, text, where); }
+
+Json read_json_file(const std::string& path) {
+  return parse_into(boost::json::make_shared_resource<boost::json::monotonic_resource>(), read_file(path),
+                    path);
+}
 
 std::string to_json_text(const Json& value) { return boost::json::serialize(value); }
 

@@ -16,7 +16,15 @@ struct Utf8Char {
 };
 
 /// The character at `at`. The text must be valid UTF-8 and `at` the first byte of a character.
-Utf8Char decode_utf8(std::string_view text, size_t at);
+inline Utf8Char decode_utf8(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
+  const auto tail = [&](size_t i) { return static_cast<char32_t>(byte(i) & 0x3F); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xE0) return {(static_cast<char32_t>(lead & 0x1F) << 6) | tail(1), 2};
+  if (lead < 0xF0) return {(static_cast<char32_t>(lead & 0x0F) << 12) | (tail(1) << 6) | tail(2), 3};
+  return {(static_cast<char32_t>(lead & 0x07) << 18) | (tail(1) << 12) | (tail(2) << 6) | tail(3), 4};
+}
 void append_utf8(std::string& out, char32_t code);
 bool is_utf8(std::string_view text);
 bool is_ascii(std::string_view text);

@@ -91,15 +91,18 @@ ComposedTokenizer::ComposedTokenizer(TokenizerParts parts) : parts_(std::move(pa
     return parts_.normalizer == nullptr ? content : parts_.normalizer->apply(content);
   };
   parts_.added_tokens.build(normalize);
+  kinds_.resize(static_cast<size_t>(std::max(parts_.vocabulary.num_ids(), parts_.added_tokens.max_id() + 1)));
   for (const auto& [id, token] : parts_.added_tokens.by_id()) {
+    uint8_t& kind = kinds_[static_cast<size_t>(id)];
+    kind |= kAdded;
     if (!token.normalized) continue;
     std::string spelling = normalize(token.content);
-    if (spelling != token.content) normalized_spellings_.emplace(id, std::move(spelling));
+    if (spelling == token.content) continue;
+    kind |= kRespelled;
+    normalized_spellings_.emplace(id, std::move(spelling));
   }
-  const int size = std::max(parts_.vocabulary.num_ids(), parts_.added_tokens.max_id() + 1);
-  special_.resize(static_cast<size_t>(size));
-  for (int id = 0; id < size; ++id)
-    special_[static_cast<size_t>(id)] = parts_.added_tokens.is_special(decoded_spelling(id));
+  for (int id = 0; id < vocab_size(); ++id)
+    if (parts_.added_tokens.is_special(decoded_spelling(id))) kinds_[static_cast<size_t>(id)] |= kSpecial;
 }
 
 ComposedTokenizer::~ComposedTokenizer() = default;
@@ -150,6 +153,7 @@ void ComposedTokenizer::encode_plain(std::string text, bool at_start, EncodeScra
 std::string ComposedTokenizer::decode(std::span<const int> ids, bool skip_special_tokens) const {
   Stream stream(*this, skip_special_tokens);
   std::string text;
+  text.reserve(ids.size() * 4);
   for (const int id : ids) stream.push(id, text);
   stream.finish(text);
   return text;
@@ -160,14 +164,12 @@ std::unique_ptr<DecodeStream> ComposedTokenizer::decode_stream(bool skip_special
 }
 
 std::string_view ComposedTokenizer::token_text(int id) const {
-  const auto& added = parts_.added_tokens.by_id();
-  const auto found = added.find(id);
-  return found == added.end() ? parts_.vocabulary.text(id) : std::string_view(found->second.content);
+  if (!(kind_of(id) & kAdded)) return parts_.vocabulary.text(id);
+  return parts_.added_tokens.by_id().at(id).content;
 }
 
 std::string_view ComposedTokenizer::decoded_spelling(int id) const {
-  const auto found = normalized_spellings_.find(id);
-  return found == normalized_spellings_.end() ? token_text(id) : std::string_view(found->second);
+  return kind_of(id) & kRespelled ? std::string_view(normalized_spellings_.at(id)) : token_text(id);
 }
 
 std::string ComposedTokenizer::token_bytes(int id) const {
@@ -178,9 +180,7 @@ std::string ComposedTokenizer::token_bytes(int id) const {
   return bytes;
 }
 
-bool ComposedTokenizer::is_special(int id) const {
-  return id >= 0 && id < vocab_size() && special_[static_cast<size_t>(id)];
-}
+bool ComposedTokenizer::is_special(int id) const { return (kind_of(id) & kSpecial) != 0; }
 
 std::vector<int> ComposedTokenizer::end_ids() const {
   std::vector<int> ids = parts_.end_ids;

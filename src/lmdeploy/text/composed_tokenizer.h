@@ -53,7 +53,7 @@ class ComposedTokenizer : public Tokenizer {
   std::vector<int> encode(std::string_view text, const EncodeOptions& options) const override;
   std::string decode(std::span<const int> ids, bool skip_special_tokens) const override;
   std::unique_ptr<DecodeStream> decode_stream(bool skip_special_tokens) const override;
-  int vocab_size() const override { return static_cast<int>(special_.size()); }
+  int vocab_size() const override { return static_cast<int>(kinds_.size()); }
   std::string_view token_text(int id) const override;
   std::string token_bytes(int id) const override;
   std::optional<int> token_id(std::string_view text) const override { return parts_.find_token(text); }
@@ -77,8 +77,11 @@ class ComposedTokenizer : public Tokenizer {
   /// whose normalized form counts (as in the `tokenizers` library from 0.22 on, also for what is special).
   std::string_view decoded_spelling(int id) const;
 
-  std::vector<bool> special_;                                  // by id
-  std::unordered_map<int, std::string> normalized_spellings_;  // where they differ from token_text()
+  enum Kind : uint8_t { kSpecial = 1, kAdded = 2, kRespelled = 4 };
+  uint8_t kind_of(int id) const { return id >= 0 && id < vocab_size() ? kinds_[static_cast<size_t>(id)] : 0; }
+
+  std::vector<uint8_t> kinds_;                                 // of each id, bits of Kind
+  std::unordered_map<int, std::string> normalized_spellings_;  // of the respelled ones
   mutable std::mutex scratch_mutex_;
   mutable std::vector<std::unique_ptr<EncodeScratch>> idle_scratch_;  // as many as ever encoded at once
 };

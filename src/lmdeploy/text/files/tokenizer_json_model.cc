@@ -92,15 +92,6 @@ TextPair read_merge(const JsonFields& model, const Json& merge, size_t rank) {
   model.fail(cat("merges[", rank, "]"), merge, "\"left right\" or [\"left\", \"right\"]");
 }
 
-int find_merge_token(const JsonFields& model, const Vocabulary& vocabulary, std::string_view text,
-                     size_t rank) {
-  const auto id = vocabulary.find(text);
-  if (!id)
-    throw Error(ErrorCode::kInvalidData, cat(model.where(), ": merges[", rank, "] needs the token \"", text,
-                                             "\", which is not in vocab"));
-  return *id;
-}
-
 bool is_fallback_spelling(std::string_view text) { return text.size() == 6 && text.starts_with("<0x"); }
 
 struct Merges {
@@ -109,26 +100,77 @@ struct Merges {
   bool cuttable = true;  // no merge takes part in byte fallback
 };
 
-Merges read_merges(const JsonFields& model, const Vocabulary& vocabulary, const BpeOptions& options) {
-  const JsonArray& list = model.get_array("merges");
-  if (list.size() >= std::numeric_limits<uint32_t>::max())
-    model.fail("merges", Json(list.size()), "fewer merges");
-  Merges merges{MergeTable(list.size()), {}, true};
-  for (size_t rank = 0; rank < list.size(); ++rank) {
-    const TextPair pair = read_merge(model, list[rank], rank);
-    const size_t dropped = std::min(options.continuing_prefix.size(), pair.right.size());
-    const std::string joined = cat(pair.left, pair.right.substr(dropped));
-    const int left = find_merge_token(model, vocabulary, pair.left, rank);
-    const int right = find_merge_token(model, vocabulary, pair.right, rank);
-    const int id = find_merge_token(model, vocabulary, joined, rank);
-    merges.table.add(left, right, make_merge(static_cast<uint32_t>(rank), id));
-    if (!options.byte_fallback || pair.left.empty() || pair.right.empty()) continue;
+class MergeReader {
+ public:
+  MergeReader(const JsonFields& model, const Vocabulary& vocabulary, const BpeOptions& options)
+      : model_(model), vocabulary_(vocabulary), options_(options), list_(model.get_array("merges")) {
+    if (list_.size() >= std::numeric_limits<uint32_t>::max())
+      model.fail("merges", Json(list_.size()), "fewer merges");
+  }
+
+  Merges run() {
+    Merges merges{MergeTable(list_.size()), {}, true};
+    for (size_t begin = 0; begin < list_.size(); begin += kBlock)
+      read_block(begin, std::min(begin + kBlock, list_.size()), merges);
+    return merges;
+  }
+
+ private:
+  static constexpr size_t kBlock = 64;  // merges looked up together
+
+  void read_block(size_t begin, size_t end, Merges& merges) {
+    TextPair pairs[kBlock];
+    std::string_view parts[2 * kBlock];
+    int ids[2 * kBlock];
+    for (size_t i = 0; i < end - begin; ++i) {
+      pairs[i] = read_merge(model_, list_[begin + i], begin + i);
+      parts[2 * i] = pairs[i].left;
+      parts[2 * i + 1] = pairs[i].right;
+    }
+    vocabulary_.find_all({parts, 2 * (end - begin)}, ids);
+    for (size_t i = 0; i < end - begin; ++i) merges.table.prefetch(ids[2 * i], ids[2 * i + 1]);
+    for (size_t i = 0; i < end - begin; ++i) {
+      const size_t rank = begin + i;
+      check_found(ids[2 * i], pairs[i].left, rank);
+      check_found(ids[2 * i + 1], pairs[i].right, rank);
+      joined_ = find_joined(pairs[i], rank);
+      merges.table.add(ids[2 * i], ids[2 * i + 1], make_merge(static_cast<uint32_t>(rank), joined_));
+      if (options_.byte_fallback) note_junction(pairs[i], merges);
+    }
+  }
+
+  void check_found(int id, std::string_view text, size_t rank) const {
+    if (id < 0)
+      throw Error(ErrorCode::kInvalidData, cat(model_.where(), ": merges[", rank, "] needs the token \"",
+                                               text, "\", which is not in vocab"));
+  }
+
+  // Most files list merges in the order of the ids they make, so that the id made last or its successor is
+  // looked at first. Keys of a JSON object differ, so no other id has the same spelling.
+  int find_joined(const TextPair& pair, size_t rank) {
+    const size_t dropped = std::min(options_.continuing_prefix.size(), pair.right.size());
+    joined_text_.assign(pair.left).append(pair.right.substr(dropped));
+    for (const int guess : {joined_, joined_ + 1})
+      if (vocabulary_.contains(guess) && vocabulary_.text(guess) == joined_text_) return guess;
+    const int id = vocabulary_.find(joined_text_).value_or(-1);
+    check_found(id, joined_text_, rank);
+    return id;
+  }
+
+  static void note_junction(const TextPair& pair, Merges& merges) {
+    if (pair.left.empty() || pair.right.empty()) return;
     merges.junctions.emplace_back(decode_utf8(pair.left, last_char_begin(pair.left)).code,
                                   decode_utf8(pair.right, 0).code);
     if (is_fallback_spelling(pair.left) || is_fallback_spelling(pair.right)) merges.cuttable = false;
   }
-  return merges;
-}
+
+  const JsonFields& model_;
+  const Vocabulary& vocabulary_;
+  const BpeOptions& options_;
+  const JsonArray& list_;
+  std::string joined_text_;
+  int joined_ = -1;  // by the merge before
+};
 
 BpeOptions read_bpe_options(const JsonFields& model, const Vocabulary& vocabulary) {
   BpeOptions options;
@@ -160,7 +202,7 @@ Vocabulary in_bytes(const Vocabulary& vocabulary) {
 std::unique_ptr<TokenModel> read_bpe(const JsonFields& model, const Vocabulary& vocabulary,
                                      PreTokenizerChain& pre_tokenizer) {
   BpeOptions options = read_bpe_options(model, vocabulary);
-  Merges merges = read_merges(model, vocabulary, options);
+  Merges merges = MergeReader(model, vocabulary, options).run();
   const auto prefix = byte_level_bytes(options.continuing_prefix),
              suffix = byte_level_bytes(options.end_suffix);
   options.byte_units = pre_tokenizer.ends_in_bytes && !options.byte_fallback && prefix && suffix;

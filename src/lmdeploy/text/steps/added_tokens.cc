@@ -15,6 +15,12 @@ int32_t TextTrie::child(int32_t node, uint8_t byte) const {
   return found;
 }
 
+size_t TextTrie::next_start(std::string_view text, size_t from) const {
+  if (empty_) return text.size();
+  while (from < text.size() && roots_[static_cast<uint8_t>(text[from])] < 0) ++from;
+  return from;
+}
+
 void TextTrie::add(std::string_view text, int value) {
   if (text.empty()) return;
   if (empty_) std::fill(std::begin(roots_), std::end(roots_), -1);
@@ -55,7 +61,10 @@ TextTrie::Match TextTrie::longest(std::string_view text, size_t at) const {
 void AddedTokens::add(const AddedToken& token, int id) {
   by_id_[id] = token;
   by_content_[token.content] = id;
-  if (token.special) special_.insert(token.content);
+  if (token.special) {
+    special_.insert(token.content);
+    special_beginnings_.set(token.content.empty() ? 0 : static_cast<uint8_t>(token.content[0]));
+  }
   max_id_ = std::max(max_id_, id);
 }
 
@@ -93,7 +102,7 @@ std::vector<Section> AddedTokens::split(std::string_view text, bool normalized, 
   const TextTrie& trie = normalized ? normalized_ : raw_;
   std::vector<Section> sections;
   size_t from = 0;  // of the text that belongs to no section yet
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = trie.next_start(text, 0); at < text.size(); at = trie.next_start(text, at)) {
     const TextTrie::Match found = trie.longest(text, at);
     if (found.size == 0) {
       ++at;

@@ -1,6 +1,7 @@
 // Added tokens: texts that are tokens by themselves, found before the model sees the rest.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -38,6 +39,8 @@ class TextTrie {
     size_t size = 0;  // 0: nothing found
     int value = 0;
   };
+  /// The first place from `from` on where some text may begin, by its first byte; the text's end without one.
+  size_t next_start(std::string_view text, size_t from) const;
   Match longest(std::string_view text, size_t at) const;
 
  private:
@@ -67,13 +70,17 @@ class AddedTokens {
 
   const std::unordered_map<int, AddedToken>& by_id() const { return by_id_; }
   std::optional<int> find(std::string_view content) const;
-  bool is_special(std::string_view content) const { return special_.contains(std::string(content)); }
+  bool is_special(std::string_view content) const {
+    return special_beginnings_[content.empty() ? 0 : static_cast<uint8_t>(content[0])] &&
+           special_.contains(std::string(content));
+  }
   int max_id() const { return max_id_; }  // -1 when there is none
 
  private:
   std::unordered_map<int, AddedToken> by_id_;
   std::unordered_map<std::string, int> by_content_;
   std::unordered_set<std::string> special_;
+  std::bitset<256> special_beginnings_;  // first bytes of the special ones
   TextTrie raw_, normalized_;
   int max_id_ = -1;
 };

@@ -43,16 +43,23 @@ void append_byte_level(std::string& out, std::string_view bytes) {
   for (const char byte : bytes) append_utf8(out, byte_level_char(static_cast<uint8_t>(byte)));
 }
 
-std::optional<std::string> byte_level_bytes(std::string_view spelled) {
-  std::string bytes;
-  bytes.reserve(spelled.size());
+bool append_byte_level_bytes(std::string& out, std::string_view spelled) {
+  const size_t old_size = out.size();
   for (size_t at = 0; at < spelled.size();) {
     const Utf8Char c = decode_utf8(spelled, at);
-    if (c.code >= kNumChars || kTables.byte_of_char[c.code] < 0) return std::nullopt;
-    bytes.push_back(static_cast<char>(kTables.byte_of_char[c.code]));
+    if (c.code >= kNumChars || kTables.byte_of_char[c.code] < 0) {
+      out.resize(old_size);
+      return false;
+    }
+    out.push_back(static_cast<char>(kTables.byte_of_char[c.code]));
     at += c.size;
   }
-  return bytes;
+  return true;
+}
+
+std::optional<std::string> byte_level_bytes(std::string_view spelled) {
+  std::string bytes;
+  return append_byte_level_bytes(bytes, spelled) ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 }  // namespace lmdeploy

@@ -12,6 +12,9 @@ namespace lmdeploy {
 char32_t byte_level_char(uint8_t byte);
 /// Spells bytes in the alphabet.
 void append_byte_level(std::string& out, std::string_view bytes);
+/// Appends the bytes that `spelled` stands for, or says false and appends nothing when it holds a character
+/// outside the alphabet.
+bool append_byte_level_bytes(std::string& out, std::string_view spelled);
 /// The bytes that `spelled` stands for; nothing when it holds a character outside the alphabet.
 std::optional<std::string> byte_level_bytes(std::string_view spelled);
 

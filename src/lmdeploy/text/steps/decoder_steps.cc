@@ -1,6 +1,7 @@
 // The steps of decoders, each as a recipe (Decoder) and as a running step (DecodeStage).
 #include "lmdeploy/text/steps/decoder_steps.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -56,11 +57,14 @@ class ByteLevelStage : public WholeTokenStage {
 
  private:
   void token(std::string_view whole) override {
-    std::string text;
-    bytes_.push(bytes_or_same(whole), text);
-    if (!text.empty()) next_.push(text, /*ends=*/false);
+    token_bytes_.clear();
+    text_.clear();
+    if (!append_byte_level_bytes(token_bytes_, whole)) token_bytes_.assign(whole);
+    bytes_.push(token_bytes_, text_);
+    if (!text_.empty()) next_.push(text_, /*ends=*/false);
   }
   Utf8Assembler bytes_;
+  std::string token_bytes_, text_;  // of the token at hand
 };
 
 class ByteLevelDecoder : public Decoder {
@@ -141,28 +145,34 @@ class ReplaceLiteralStage : public Stage {
       : Stage(next), literal_(literal), content_(content) {}
 
   void push(std::string_view part, bool ends) override {
+    if (held_.empty() && part.find(literal_[0]) == std::string_view::npos) {
+      if (ends || !part.empty()) next_.push(part, ends);
+      return;
+    }
     held_.append(part);
-    std::string out;
+    out_.clear();
     size_t at = 0;
     while (at < held_.size()) {
       const std::string_view rest = std::string_view(held_).substr(at);
       if (rest.starts_with(literal_)) {
-        out.append(content_);
+        out_.append(content_);
         at += literal_.size();
       } else if (!ends && std::string_view(literal_).starts_with(rest)) {
         break;
       } else {
-        out.push_back(held_[at++]);
+        const size_t copied = std::min(rest.find(literal_[0], 1), rest.size());
+        out_.append(rest.substr(0, copied));
+        at += copied;
       }
     }
     held_.erase(0, at);
-    if (ends || !out.empty()) next_.push(out, ends);
+    if (ends || !out_.empty()) next_.push(out_, ends);
   }
 
  private:
-  const std::string& literal_;
+  const std::string& literal_;  // not empty
   const std::string& content_;
-  std::string held_;
+  std::string held_, out_;
 };
 
 class ReplaceLiteralDecoder : public Decoder {
@@ -220,6 +230,10 @@ class StripStage : public Stage {
       : Stage(next), content_(content), left_(left), right_(right), left_here_(left) {}
 
   void push(std::string_view part, bool ends) override {
+    if (held_.empty() && left_here_ == 0 && right_ == 0) {
+      if (ends) left_here_ = left_;
+      return next_.push(part, ends);
+    }
     held_.append(part);
     for (; left_here_ > 0 && held_.starts_with(content_); --left_here_) held_.erase(0, content_.size());
     if (!held_.empty()) left_here_ = 0;  // parts are whole characters, and so is content_

@@ -82,7 +82,7 @@ void merge_runs(std::vector<Part>& parts) {
 
 void arrange(std::vector<Part>& parts, SplitBehavior behavior) {
   switch (behavior) {
-    case SplitBehavior::kIsolated:
+    case SplitBehavior::kIsolated:  // needs no arranging
       return;
     case SplitBehavior::kRemoved:
       std::erase_if(parts, [](const Part& part) { return part.matched; });
@@ -108,6 +108,10 @@ class Split : public PreTokenizer {
     for (const Span word : words.spans) {
       matches.clear();
       pattern_->find_all(slice(words.text, word), matches);
+      if (behavior_ == SplitBehavior::kIsolated) {
+        isolate(word, matches, spans);
+        continue;
+      }
       cut(word.size(), matches, invert_, parts);
       arrange(parts, behavior_);
       for (const Part& part : parts)
@@ -119,6 +123,18 @@ class Split : public PreTokenizer {
   }
 
  private:
+  // cut() without parts; inverting makes no difference
+  static void isolate(Span word, const std::vector<Span>& matches, std::vector<Span>& spans) {
+    size_t from = word.begin;
+    for (const Span match : matches) {
+      const Span found = {word.begin + match.begin, word.begin + match.end};
+      if (found.begin > from) spans.push_back({from, found.begin});
+      if (found.size() > 0) spans.push_back(found);
+      from = found.end;
+    }
+    if (from < word.end) spans.push_back({from, word.end});
+  }
+
   std::unique_ptr<Pattern> pattern_;
   SplitBehavior behavior_;
   bool invert_;

@@ -4,6 +4,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/unicode/unicode_additions.h"
+#include "lmdeploy/text/unicode/word_scanner.h"
 
 namespace lmdeploy {
 namespace {
@@ -83,6 +84,7 @@ std::unique_ptr<Pattern> make_literal_pattern(std::string literal) {
 }
 
 std::unique_ptr<Pattern> make_regex_pattern(const std::string& regex) {
+  if (auto scanner = make_word_scanner(regex)) return scanner;
   return std::make_unique<RegexPattern>(regex);
 }
 

@@ -42,10 +42,18 @@ class ScriptPattern : public RegexPattern {
     std::string known;
     for (size_t at = 0; at < text.size();) {
       const Utf8Char c = decode_utf8(text, at);
-      append_utf8(known, newer_than_unicode_9(c.code) ? kUnassigned[c.size] : c.code);
+      append_utf8(known, in_unicode_9(c));
       at += c.size;
     }
     RegexPattern::find_all(known, matches);
+  }
+
+ private:
+  static char32_t in_unicode_9(Utf8Char c) {
+    constexpr char32_t kUnassigned[] = {0, 0, 0x378, 0xFFF, 0x1FFFE};  // by UTF-8 length
+    constexpr char32_t kCommon = 0xD7;
+    if (c.code == 0x589 || c.code == 0x61C) return kCommon;
+    return newer_than_unicode(9, c.code) ? kUnassigned[c.size] : c.code;
   }
 };
 

@@ -259,5 +259,18 @@ TEST(TokenizerJson, AddedTokensGetTheIdsOfTheLibrary) {
   EXPECT_EQ(tokenizer->vocab_size(), 4);
 }
 
+// White space that a token has taken in is not found again: the next one is left out when nothing remains of
+// it.
+TEST(TokenizerJson, AddedTokensShareNoWhiteSpace) {
+  const auto encode = [](const std::string& flags, const std::string& text) {
+    const std::string token = R"({"id": 2, "content": "  ", "special": true)" + flags + "}";
+    return tokenizer_from_json(json_with("added_tokens", "[" + token + "]"))->encode(text);
+  };
+  EXPECT_EQ(encode("", "a    b"), (std::vector<int>{0, 2, 2, 1}));
+  EXPECT_EQ(encode(R"(, "lstrip": true, "rstrip": true)", "a    b"), (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(encode(R"(, "rstrip": true)", "a    b"),
+            (std::vector<int>{0, 2, 2, 1}));  // as the library has it
+}
+
 }  // namespace
 }  // namespace lmdeploy

@@ -126,7 +126,7 @@ std::vector<int> ComposedTokenizer::encode(std::string_view text, const EncodeOp
 void ComposedTokenizer::encode_section(std::string_view text, bool at_start, bool parse_special,
                                        EncodeScratch& scratch, std::vector<int>& ids) const {
   std::string normalized(text);
-  if (parts_.normalizer != nullptr) normalized = parts_.normalizer->apply(std::move(normalized));
+  if (parts_.normalizer != nullptr) normalized = parts_.normalizer->apply(std::move(normalized), at_start);
   for (const Section section : parts_.added_tokens.split(normalized, /*normalized=*/true, parse_special)) {
     if (section.id >= 0) {
       ids.push_back(section.id);

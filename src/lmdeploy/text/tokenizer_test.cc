@@ -219,6 +219,31 @@ TEST(TokenizerJson, KnowsFourModels) {
             ErrorCode::kInvalidData);
 }
 
+// "first": the prefix goes where the input begins, and nowhere when a normalizer has dropped that beginning.
+TEST(TokenizerJson, TheFirstPrefixNeedsTheBeginningOfTheInput) {
+  const auto encode = [](const std::string& normalizer, const std::string& text) {
+    JsonObject root =
+        parse_json(json_with("pre_tokenizer", R"({"type": "Metaspace", "prepend_scheme": "first"})"), "test")
+            .as_object();
+    root["normalizer"] = parse_json(normalizer, "test");
+    root["model"] = JsonObject{
+        {"type", "WordLevel"}, {"vocab", JsonObject{{"a", 0}, {"\u2581a", 1}}}, {"unk_token", "a"}};
+    return tokenizer_from_json(to_json_text(root))->encode(text);
+  };
+  EXPECT_EQ(encode(R"({"type": "Strip"})", "a"), std::vector<int>{1});
+  EXPECT_EQ(encode(R"({"type": "Strip"})", " a "), std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "Nmt"})",
+                   "\x11\x01"
+                   "a\x11"),
+            std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "StripAccents"})", "a\u0301"), std::vector<int>{1});
+  const std::string replace = R"({"type": "Replace", "content": "a", "pattern": {"Regex": "b+"}})";
+  EXPECT_EQ(encode(replace, "b"), std::vector<int>{1});
+  EXPECT_EQ(encode(replace, "bb"), std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "Sequence", "normalizers": [{"type": "Strip"}, {"type": "NFC"}]})", " a"),
+            std::vector<int>{0});
+}
+
 TEST(TokenizerJson, RefusesBrokenFiles) {
   const auto refuse = [](const std::string& key, const std::string& value, const std::string& message) {
     EXPECT_EQ(code_of([&] { tokenizer_from_json(json_with(key, value)); }, message), ErrorCode::kInvalidData);

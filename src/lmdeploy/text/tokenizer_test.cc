@@ -198,6 +198,11 @@ TEST(TokenizerJson, RefusesModelsAndPartsByName) {
   refuse("pre_tokenizer", R"({"type": "Magic"})", "pre-tokenizer \"Magic\"");
   refuse("post_processor", R"({"type": "Magic"})", "post-processor \"Magic\"");
   refuse("decoder", R"({"type": "Magic"})", "decoder \"Magic\"");
+  refuse("post_processor", R"({"type": "Sequence", "processors": [{"type": "TemplateProcessing",
+           "single": [{"SpecialToken": {"id": "a"}}, {"Sequence": {"id": "A"}}],
+           "special_tokens": {"a": {"ids": [0]}}}, {"type": "ByteLevel"},
+           {"type": "BertProcessing", "sep": ["b", 1], "cls": ["a", 0]}]})",
+         "post_processor: [2]: post-processor \"BertProcessing\" after a TemplateProcessing");
 }
 
 TEST(TokenizerJson, KnowsFourModels) {

@@ -201,7 +201,7 @@ class _Random:
             r"\s+", r"\p{N}{1,3}", r"[^\s\p{L}\p{N}]+", r" ?\p{L}+", r"\w+|[^\w\s]+", r"(?i:'s|'t|'re)", r"\s+(?!\S)",
             r"a|b", r"[aeiou]+", r"\p{Han}+", r"[\r\n]", r" {2,}", r"\d", r".", r"$", r"^", r"a*", r"(?=\p{Lu})", r"\b",
             r"[^\r\n\p{L}\p{N}]?+\p{L}+", r"\p{M}", r"[[:punct:]]+", r"[^[:space:]]+", r"\p{P}|\p{S}", r"(?<=a)b",
-            r"[一-龥]+", r"\W", r"[\p{L}&&[^\p{Han}]]+", r"\R", r"\X", r"(a)\1", r"\h+", r"(?<!\S)\d+", r"\A.", r".\z")
+            r"[一-龥]+", r"\W", r"[\p{L}&&[^\p{Han}]]+", r"\R", r"(a)\1", r"\h+", r"(?<!\S)\d+", r"\A.", r".\z")
 
     def normalizer(self, depth=0):
         kind = self.one("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt",

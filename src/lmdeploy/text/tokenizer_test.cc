@@ -287,6 +287,14 @@ TEST(TokenizerJson, AddedTokensGetTheIdsOfTheLibrary) {
   EXPECT_EQ(tokenizer->token_id("b"), 1);
   EXPECT_EQ(tokenizer->token_id("<y>"), 3);
   EXPECT_EQ(tokenizer->vocab_size(), 4);
+  // Gaps do not count: the new ids are the numbers of tokens before.
+  JsonObject root = parse_json(json_with("added_tokens", R"([{"content": "b"}, {"content": "<x>"},
+                                                             {"content": "<y>"}])"),
+                               "test")
+                        .as_object();
+  root["model"].as_object()["vocab"] = JsonObject{{"a", 0}, {"b", 5}};
+  const auto with_gaps = tokenizer_from_json(to_json_text(root));
+  EXPECT_EQ(with_gaps->encode("b<x><y>"), (std::vector<int>{5, 2, 3}));
 }
 
 // White space that a token has taken in is not found again: the next one is left out when nothing remains of

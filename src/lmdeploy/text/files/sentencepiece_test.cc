@@ -165,6 +165,7 @@ TEST_F(SentencePieceFolder, AddedTokensKeepTheirIds) {
   const auto tokenizer = load(R"({"legacy": false, "bos_token": "<s>"})");
   EXPECT_EQ(tokenizer->encode("a<tool>a<|end|> ab<pad>"),
             (std::vector<int>{1, 6, 20, 4, 12, 3, 15, *tokenizer->token_id("<pad>")}));
+  EXPECT_EQ(tokenizer->token_id("<pad>"), 11);  // nine pieces, <tool> and <|end|> come first
   EXPECT_EQ(tokenizer->decode(std::vector<int>{6, 20, 12, 15}), "a<tool>ab");
   EXPECT_EQ(tokenizer->eos_id(), 12);
   EXPECT_FALSE(tokenizer->is_special(20));

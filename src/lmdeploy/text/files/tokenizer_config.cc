@@ -125,9 +125,9 @@ void add_config_tokens(const ConfigFiles& files, TokenizerParts& parts) {
   for (NumberedToken& numbered : tokens) {
     if (!files.slow()) {
       parts.add_token(numbered.token);
-    } else if (!numbered.token.content.empty()) {
+    } else {
       numbered.token.normalized = false;
-      parts.added_tokens.add(numbered.token, numbered.id);
+      parts.add_token(numbered.token, numbered.id);
     }
   }
   const auto add_special = [&](AddedToken token) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The long runs, by hand: proof.sh BUILD SECONDS MODEL. Each fuzz target runs for SECONDS with a fresh seed; random
-# templates are compared with Python's jinja2 for as long; then the benchmark workload runs under churn for as long, and
-# the resident size must not grow.
+# templates are compared with Python's jinja2 for as long, and tokenizers with Hugging Face's library on 100,000 texts
+# each; then the benchmark workload runs under churn for as long, and the resident size must not grow.
 set -eu
 build=$1 seconds=$2 model=$3
 seed=$(date +%s)
@@ -11,4 +11,5 @@ for fuzzer in "$build"/fuzz/*_fuzz; do
   "$fuzzer" "fuzz/seeds/$name" --seconds "$seconds" --seed "$seed"
 done
 .venv/bin/python tests/python/jinja_fuzz.py --seconds "$seconds" --seed "$seed"
+.venv/bin/python tests/python/tokenizer_fuzz.py --strings 100000 --seed "$seed"
 .venv/bin/python tools/soak.py "$model" --seconds "$seconds" --seed "$seed"

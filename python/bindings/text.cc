@@ -27,7 +27,7 @@ void bind_tokenizer(nb::module_& m) {
   nb::class_<T>(m, "Tokenizer", "Text to token ids and back; immutable and thread-safe.")
       .def_static(
           "load", [](const std::string& path) { return T{Tokenizer::load(path)}; }, nb::arg("path"),
-          ReleaseGil(), "A model folder, a tokenizer.json or a .gguf file.")
+          ReleaseGil(), "A model folder, a tokenizer.json, .gguf, .model or .tiktoken file.")
       .def("encode", &encode, nb::arg("text"), nb::arg("add_special_tokens") = true,
            nb::arg("parse_special") = nb::none(), ReleaseGil())
       .def(

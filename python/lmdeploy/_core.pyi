@@ -386,7 +386,7 @@ class Tokenizer:
 
     @staticmethod
     def load(path: str) -> Tokenizer:
-        """A model folder, a tokenizer.json or a .gguf file."""
+        """A model folder, a tokenizer.json, .gguf, .model or .tiktoken file."""
 
     def encode(self, text: str, add_special_tokens: bool = True, parse_special: bool | None = None) -> list[int]: ...
 

@@ -28,11 +28,30 @@ class DetokenizeState:
     _stream: Any = field(default=None, repr=False, compare=False)
 
 
+class Detokenizer:
+    """Token ids that arrive one after another to text; one per stream, not thread-safe.
+
+    The joined pieces are what ``Tokenizer.decode`` makes of all ids; no piece splits a character.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True):
+        self._native = _core.Detokenizer(tokenizer._native, skip_special_tokens)
+
+    def push(self, ids: int | Sequence[int]) -> str:
+        """The text that is certain now; may be empty."""
+        return self._native.push([ids] if isinstance(ids, int) else [int(token) for token in ids])
+
+    def finish(self) -> str:
+        """What was held back. The stream is used up."""
+        return self._native.finish()
+
+
 class Tokenizer:
     """The tokenizer of a model; thread-safe.
 
     Args:
-        model_path: A model folder, a tokenizer.json or a .gguf file.
+        model_path: A model folder, or one file: tokenizer.json, .gguf, .model (SentencePiece or Llama 3), or .tiktoken
+            with a tiktoken.json beside it or a known name.
 
     Raises:
         NotFoundError: (a FileNotFoundError) there is no tokenizer there.
@@ -64,16 +83,19 @@ class Tokenizer:
         """The id that ends a text; None when there is none."""
         return self._native.eos_id
 
-    def encode(self, s: str, add_bos: bool = True, add_special_tokens: bool = True) -> list[int]:
+    def encode(self, s: str, add_bos: bool = True, add_special_tokens: bool = True,
+               parse_special: bool | None = None) -> list[int]:
         """Token ids of a text.
 
         Args:
             add_bos: False drops a leading BOS.
             add_special_tokens: Whether the tokenizer's own rules (BOS, EOS) apply.
+            parse_special: Whether the text of special tokens in ``s`` becomes their ids. None: yes for tokenizer.json,
+                model folders and .gguf, no for a .model or .tiktoken file by itself.
         """
         if not isinstance(s, str):
             raise ArgumentTypeError(f"encode takes text; found {type(s).__name__}")
-        ids = self._native.encode(s, add_special_tokens)
+        ids = self._native.encode(s, add_special_tokens, parse_special)
         if not add_bos and ids and ids[0] == self.bos_token_id:
             ids = ids[1:]
         return ids
@@ -97,6 +119,10 @@ class Tokenizer:
             return self._native.decode(ids, skip_special_tokens)
         except TypeError:  # not a list of int but, say, an array
             return self._native.decode([int(token) for token in ids], skip_special_tokens)
+
+    def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
+        """A stream that turns ids into text as they arrive."""
+        return Detokenizer(self, skip_special_tokens)
 
     def detokenize_incrementally(self, all_input_ids: Sequence[int], state: DetokenizeState,
                                  skip_special_tokens: bool = True,
@@ -138,4 +164,4 @@ class Tokenizer:
         return [index for index in containing if self._pieces[index].strip() == wanted]
 
 
-__all__ = ["DetokenizeState", "Tokenizer"]
+__all__ = ["DetokenizeState", "Detokenizer", "Tokenizer"]

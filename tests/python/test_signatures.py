@@ -49,7 +49,7 @@ SIGNATURES = {
     TurboMindInstance.get_ppl: "input_ids",
     TurboMindInstance.end: "session_id",
     TurboMindInstance.cancel: "session_id",
-    Tokenizer.encode: "s, add_bos=True, add_special_tokens=True",
+    Tokenizer.encode: "s, add_bos=True, add_special_tokens=True, parse_special=None",
     Tokenizer.decode: "t, offset=None, skip_special_tokens=True",
     model.ChatTemplateConfig.to_json: "file_path=None",
     model.ChatTemplateConfig.from_json: "file_or_string",

@@ -56,7 +56,7 @@ def llama_config(**changes) -> dict:
     return {**config, **changes}
 
 
-def _byte_spelling() -> list[str]:
+def byte_spelling() -> list[str]:
     """GPT-2's printable stand-in for each byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
@@ -76,7 +76,7 @@ def write_tokenizer(folder: pathlib.Path) -> None:
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": {text: byte for byte, text in enumerate(_byte_spelling())}, "merges": []},
+                  "vocab": {text: byte for byte, text in enumerate(byte_spelling())}, "merges": []},
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({

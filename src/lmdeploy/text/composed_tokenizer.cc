@@ -12,11 +12,12 @@ std::optional<int> TokenizerParts::find_token(std::string_view text) const {
   return added ? added : vocabulary.find(text);
 }
 
-void TokenizerParts::add_token(const AddedToken& token) {
+void TokenizerParts::add_token(const AddedToken& token, std::optional<int> id) {
   if (token.content.empty()) return;
-  // The next free id counts from the number of vocabulary entries, not from the largest id.
-  const int next = std::max(vocabulary.num_tokens(), added_tokens.max_id() + 1);
-  added_tokens.add(token, find_token(token.content).value_or(next));
+  const std::optional<int> known = find_token(token.content);
+  const int next = vocabulary.num_tokens() + num_new_tokens;
+  if (!known) ++num_new_tokens;
+  added_tokens.add(token, id ? *id : known.value_or(next));
 }
 
 /// Scratch memory for the time of one call; many threads may encode at once.
@@ -129,7 +130,7 @@ std::vector<int> ComposedTokenizer::encode(std::string_view text, const EncodeOp
 void ComposedTokenizer::encode_section(std::string_view text, bool at_start, bool parse_special,
                                        EncodeScratch& scratch, std::vector<int>& ids) const {
   std::string normalized(text);
-  if (parts_.normalizer != nullptr) normalized = parts_.normalizer->apply(std::move(normalized));
+  if (parts_.normalizer != nullptr) normalized = parts_.normalizer->apply(std::move(normalized), at_start);
   for (const Section section : parts_.added_tokens.split(normalized, /*normalized=*/true, parse_special)) {
     if (section.id >= 0) {
       ids.push_back(section.id);

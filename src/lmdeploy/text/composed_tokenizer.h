@@ -32,6 +32,7 @@ struct TokenizerParts {
   DecoderChain decoder;
   Vocabulary vocabulary;  // as the file spells tokens; without added tokens
   AddedTokens added_tokens;
+  int num_new_tokens = 0;                   // of these, the ones that the vocabulary has not
   std::vector<int> prefix_ids, suffix_ids;  // what add_special_tokens puts around a text
   std::string bos_token, eos_token;         // "" when there is none
   std::optional<int> bos_id, eos_id;
@@ -41,8 +42,9 @@ struct TokenizerParts {
 
   /// The id of an added token or, failing that, of the vocabulary.
   std::optional<int> find_token(std::string_view text) const;
-  /// Adds with the id that the token has, or the next free one by the rule of the `tokenizers` library.
-  void add_token(const AddedToken& token);
+  /// Adds with `id`, or the id that the token has, or, as the `tokenizers` library does, the number of
+  /// tokens: in a vocabulary with gaps, that id may be another token's.
+  void add_token(const AddedToken& token, std::optional<int> id = std::nullopt);
 };
 
 class ComposedTokenizer : public Tokenizer {

@@ -198,6 +198,11 @@ TEST(TokenizerJson, RefusesModelsAndPartsByName) {
   refuse("pre_tokenizer", R"({"type": "Magic"})", "pre-tokenizer \"Magic\"");
   refuse("post_processor", R"({"type": "Magic"})", "post-processor \"Magic\"");
   refuse("decoder", R"({"type": "Magic"})", "decoder \"Magic\"");
+  refuse("post_processor", R"({"type": "Sequence", "processors": [{"type": "TemplateProcessing",
+           "single": [{"SpecialToken": {"id": "a"}}, {"Sequence": {"id": "A"}}],
+           "special_tokens": {"a": {"ids": [0]}}}, {"type": "ByteLevel"},
+           {"type": "BertProcessing", "sep": ["b", 1], "cls": ["a", 0]}]})",
+         "post_processor: [2]: post-processor \"BertProcessing\" after a TemplateProcessing");
 }
 
 TEST(TokenizerJson, KnowsFourModels) {
@@ -217,6 +222,31 @@ TEST(TokenizerJson, KnowsFourModels) {
   // Without a token for unknown words there is no answer, as in the library.
   EXPECT_EQ(code_of([&] { encode(R"({"type": "WordLevel", "vocab": {"a": 0}})", "b"); }, "\"b\" is not in"),
             ErrorCode::kInvalidData);
+}
+
+// "first": the prefix goes where the input begins, and nowhere when a normalizer has dropped that beginning.
+TEST(TokenizerJson, TheFirstPrefixNeedsTheBeginningOfTheInput) {
+  const auto encode = [](const std::string& normalizer, const std::string& text) {
+    JsonObject root =
+        parse_json(json_with("pre_tokenizer", R"({"type": "Metaspace", "prepend_scheme": "first"})"), "test")
+            .as_object();
+    root["normalizer"] = parse_json(normalizer, "test");
+    root["model"] = JsonObject{
+        {"type", "WordLevel"}, {"vocab", JsonObject{{"a", 0}, {"\u2581a", 1}}}, {"unk_token", "a"}};
+    return tokenizer_from_json(to_json_text(root))->encode(text);
+  };
+  EXPECT_EQ(encode(R"({"type": "Strip"})", "a"), std::vector<int>{1});
+  EXPECT_EQ(encode(R"({"type": "Strip"})", " a "), std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "Nmt"})",
+                   "\x11\x01"
+                   "a\x11"),
+            std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "StripAccents"})", "a\u0301"), std::vector<int>{1});
+  const std::string replace = R"({"type": "Replace", "content": "a", "pattern": {"Regex": "b+"}})";
+  EXPECT_EQ(encode(replace, "b"), std::vector<int>{1});
+  EXPECT_EQ(encode(replace, "bb"), std::vector<int>{0});
+  EXPECT_EQ(encode(R"({"type": "Sequence", "normalizers": [{"type": "Strip"}, {"type": "NFC"}]})", " a"),
+            std::vector<int>{0});
 }
 
 TEST(TokenizerJson, RefusesBrokenFiles) {
@@ -257,6 +287,27 @@ TEST(TokenizerJson, AddedTokensGetTheIdsOfTheLibrary) {
   EXPECT_EQ(tokenizer->token_id("b"), 1);
   EXPECT_EQ(tokenizer->token_id("<y>"), 3);
   EXPECT_EQ(tokenizer->vocab_size(), 4);
+  // Gaps do not count: the new ids are the numbers of tokens before.
+  JsonObject root = parse_json(json_with("added_tokens", R"([{"content": "b"}, {"content": "<x>"},
+                                                             {"content": "<y>"}])"),
+                               "test")
+                        .as_object();
+  root["model"].as_object()["vocab"] = JsonObject{{"a", 0}, {"b", 5}};
+  const auto with_gaps = tokenizer_from_json(to_json_text(root));
+  EXPECT_EQ(with_gaps->encode("b<x><y>"), (std::vector<int>{5, 2, 3}));
+}
+
+// White space that a token has taken in is not found again: the next one is left out when nothing remains of
+// it.
+TEST(TokenizerJson, AddedTokensShareNoWhiteSpace) {
+  const auto encode = [](const std::string& flags, const std::string& text) {
+    const std::string token = R"({"id": 2, "content": "  ", "special": true)" + flags + "}";
+    return tokenizer_from_json(json_with("added_tokens", "[" + token + "]"))->encode(text);
+  };
+  EXPECT_EQ(encode("", "a    b"), (std::vector<int>{0, 2, 2, 1}));
+  EXPECT_EQ(encode(R"(, "lstrip": true, "rstrip": true)", "a    b"), (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(encode(R"(, "rstrip": true)", "a    b"),
+            (std::vector<int>{0, 2, 2, 1}));  // as the library has it
 }
 
 }  // namespace

@@ -9,10 +9,13 @@
 #include "lmdeploy/formats/gguf.h"
 #include "lmdeploy/text/files/gguf_pre_types.h"
 #include "lmdeploy/text/model/ranked_merges.h"
+#include "lmdeploy/text/model/word_models.h"
 #include "lmdeploy/text/steps/byte_level.h"
 
 namespace lmdeploy {
 namespace {
+
+constexpr std::string_view kMetaspace = "\u2581";
 
 // Values of tokenizer.ggml.token_type (enum llama_token_type in llama.h).
 enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
@@ -39,9 +42,9 @@ class Reader {
     if (model_.empty())
       throw Error(ErrorCode::kNotFound,
                   cat(path, ": tokenizer.ggml.model is missing; the file holds no tokenizer"));
-    if (model_ != "gpt2" && model_ != "llama")
+    if (model_ != "gpt2" && model_ != "llama" && model_ != "bert")
       throw Error(ErrorCode::kUnsupported, cat(path, ": the tokenizer model \"", repair_utf8(model_),
-                                               "\" is not supported; supported: gpt2, llama"));
+                                               "\" is not supported; supported: gpt2, llama, bert"));
     tokens_ = array<std::string_view>("tokenizer.ggml.tokens");
     types_ = array<int64_t>("tokenizer.ggml.token_type");
     if (tokens_.empty() || tokens_.size() >= static_cast<size_t>(Vocabulary::kMaxId))
@@ -53,11 +56,12 @@ class Reader {
   TokenizerParts read() {
     TokenizerParts parts;
     parts.vocabulary.reserve(tokens_.size());
-    for (size_t id = 0; id < tokens_.size(); ++id)
-      parts.vocabulary.add(repair_utf8(tokens_[id]), static_cast<int>(id));
+    for (size_t id = 0; id < tokens_.size(); ++id) parts.vocabulary.add(spelling(id), static_cast<int>(id));
     bool add_bos = true;
     if (model_ == "gpt2") {
       add_bos = read_byte_level(parts);
+    } else if (model_ == "bert") {
+      read_word_piece(parts);
     } else {
       read_sentencepiece(parts);
     }
@@ -81,6 +85,24 @@ class Reader {
     fail(key, cat("found ", gguf_kind(*value), ", expected ", gguf_kind(GgufValue(std::vector<T>()))));
   }
   int64_t type(size_t id) const { return types_.empty() ? kNormal : types_[id]; }
+
+  // WordPiece tokens are written with a mark where a word begins ("▁the", "ing"); here they get BERT's own,
+  // where it goes on ("the", "##ing").
+  std::string spelling(size_t id) const {
+    std::string token = repair_utf8(tokens_[id]);
+    if (model_ != "bert" || (token.starts_with('[') && token.ends_with(']'))) return token;
+    return token.starts_with(kMetaspace) ? token.substr(kMetaspace.size()) : cat("##", token);
+  }
+
+  // BERT. The file does not say whether case counts; llama.cpp takes it that it does not.
+  void read_word_piece(TokenizerParts& parts) const {
+    parts.normalizer = read_normalizer(JsonObject{{"type", "BertNormalizer"}}, file_.path());
+    parts.pre_tokenizer = read_pre_tokenizer(JsonObject{{"type", "BertPreTokenizer"}}, file_.path());
+    parts.decoder = read_decoder(JsonObject{{"type", "WordPiece"}}, file_.path());
+    WordPieceOptions options;
+    options.unk_id = token_id_at("tokenizer.ggml.unknown_token_id", -1);
+    parts.model = std::make_unique<WordPieceModel>(parts.vocabulary, options);
+  }
 
   // Byte-level BPE. Returns whether BOS is added when the file does not say.
   bool read_byte_level(TokenizerParts& parts) {
@@ -127,8 +149,8 @@ class Reader {
   void read_sentencepiece(TokenizerParts& parts) {
     const bool add_space = file_.get_bool("tokenizer.ggml.add_space_prefix", true);
     std::vector<std::unique_ptr<Normalizer>> steps;
-    if (add_space) steps.push_back(make_prepend_normalizer("\u2581"));
-    steps.push_back(make_replace_normalizer(" ", "\u2581"));
+    if (add_space) steps.push_back(make_prepend_normalizer(std::string(kMetaspace)));
+    steps.push_back(make_replace_normalizer(" ", std::string(kMetaspace)));
     parts.normalizer = make_normalizer_sequence(std::move(steps));
     parts.decoder = make_sentencepiece_decoder(add_space);
     BpeOptions options;
@@ -174,13 +196,16 @@ class Reader {
 
   void read_bos_and_eos(bool add_bos, TokenizerParts& parts) const {
     const bool llama = model_ == "llama";  // SentencePiece's own ids stand in where a file says nothing
-    parts.bos_id = token_id_at("tokenizer.ggml.bos_token_id", llama && tokens_.size() > 2 ? 1 : -1);
-    parts.eos_id = token_id_at("tokenizer.ggml.eos_token_id", llama && tokens_.size() > 2 ? 2 : -1);
+    const bool bert = model_ == "bert";    // [CLS] and [SEP]; "seperator" is llama.cpp's spelling
+    parts.bos_id = token_id_at(bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id",
+                               llama && tokens_.size() > 2 ? 1 : -1);
+    parts.eos_id = token_id_at(bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id",
+                               llama && tokens_.size() > 2 ? 2 : -1);
     if (parts.bos_id) parts.bos_token = std::string(parts.vocabulary.text(*parts.bos_id));
     if (parts.eos_id) parts.eos_token = std::string(parts.vocabulary.text(*parts.eos_id));
     if (file_.get_bool("tokenizer.ggml.add_bos_token", add_bos) && parts.bos_id)
       parts.prefix_ids.push_back(*parts.bos_id);
-    if (file_.get_bool("tokenizer.ggml.add_eos_token", false) && parts.eos_id)
+    if (file_.get_bool("tokenizer.ggml.add_eos_token", bert) && parts.eos_id)
       parts.suffix_ids.push_back(*parts.eos_id);
     for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
       if (const auto id = token_id_at(key, -1)) parts.end_ids.push_back(*id);

@@ -1,4 +1,4 @@
-// GGUF tokenizers of both kinds, written by the test, and what is refused.
+// GGUF tokenizers of all kinds, written by the test, and what is refused.
 #include "lmdeploy/text/files/gguf_tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -133,8 +133,8 @@ TEST(GgufTokenizer, RefusesWhatItCannotRead) {
     }
   };
   Content content = byte_level();
-  content.set("model", GgufType::kString, std::string_view("bert"));
-  refuse(content, ErrorCode::kUnsupported, "\"bert\" is not supported");
+  content.set("model", GgufType::kString, std::string_view("t5"));
+  refuse(content, ErrorCode::kUnsupported, "\"t5\" is not supported");
   content.items.clear();
   refuse(content, ErrorCode::kNotFound, "tokenizer.ggml.model is missing");
   content = byte_level();
@@ -151,6 +151,22 @@ TEST(GgufTokenizer, RefusesWhatItCannotRead) {
   content = sentencepiece();
   content.scores.clear();
   refuse(content, ErrorCode::kInvalidData, "tokenizer.ggml.scores");
+}
+
+TEST(GgufTokenizer, WordPieceMarksTheBeginningsOfWords) {
+  Content content;
+  for (const char* token : {"[UNK]", "[CLS]", "[SEP]"}) content.add(token, token[1] == 'U' ? 2 : 3);
+  for (const char* token : {"\u2581hell", "o", "\u2581,", "\u2581[x"}) content.add(token, 1);
+  content.set("model", GgufType::kString, std::string_view("bert"));
+  content.set("unknown_token_id", GgufType::kU32, int64_t{0});
+  content.set("cls_token_id", GgufType::kU32, int64_t{1});
+  content.set("seperator_token_id", GgufType::kU32, int64_t{2});
+  const auto tokenizer = content.load();
+  EXPECT_EQ(tokenizer->encode("H\u00E9llo, xo[SEP]"), (std::vector<int>{1, 3, 4, 5, 0, 2, 2}));
+  EXPECT_EQ(tokenizer->encode("hello", {.add_special_tokens = false}), (std::vector<int>{3, 4}));
+  EXPECT_EQ(tokenizer->decode(std::vector<int>{1, 3, 4, 5, 3, 2}), "hello, hell");
+  EXPECT_EQ(tokenizer->token_text(4), "##o");
+  EXPECT_EQ(tokenizer->token_text(6), "[x");
 }
 
 TEST(GgufPreTypes, KnowTheCommonNames) {

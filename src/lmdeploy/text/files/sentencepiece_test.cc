@@ -157,6 +157,29 @@ TEST_F(SentencePieceFolder, ThePrefixSpaceIsLegacyUnlessSaidOtherwise) {
   EXPECT_EQ(load(R"({"legacy": false})")->encode("a<s>a", kPlain), (std::vector<int>{6, 1, 4}));
 }
 
+// added_tokens.json, as a slow tokenizer of transformers writes it: its ids count, gaps included.
+TEST_F(SentencePieceFolder, AddedTokensKeepTheirIds) {
+  const auto write = [&](const char* name, std::string_view text) { std::ofstream(folder_ / name) << text; };
+  write("added_tokens.json", R"({"<tool>": 20, "<|end|>": 12, "ab": 15})");
+  write("special_tokens_map.json", R"({"eos_token": {"content": "<|end|>"}, "pad_token": "<pad>"})");
+  const auto tokenizer = load(R"({"legacy": false, "bos_token": "<s>"})");
+  EXPECT_EQ(tokenizer->encode("a<tool>a<|end|> ab<pad>"),
+            (std::vector<int>{1, 6, 20, 4, 12, 3, 15, *tokenizer->token_id("<pad>")}));
+  EXPECT_EQ(tokenizer->token_id("<pad>"), 11);  // nine pieces, <tool> and <|end|> come first
+  EXPECT_EQ(tokenizer->decode(std::vector<int>{6, 20, 12, 15}), "a<tool>ab");
+  EXPECT_EQ(tokenizer->eos_id(), 12);
+  EXPECT_FALSE(tokenizer->is_special(20));
+  EXPECT_TRUE(tokenizer->is_special(12));
+  // As in transformers, the file counts only where tokenizer_config.json does not list the tokens itself.
+  EXPECT_EQ(load(R"({"added_tokens_decoder": {"30": {"content": "<x>", "normalized": true}}})")
+                ->encode("<x>", kPlain),
+            std::vector<int>{30});
+  EXPECT_EQ(load(R"({"added_tokens_decoder": {}})")->token_id("<tool>"), std::nullopt);
+  write("added_tokens.json", R"({"<tool>": -1})");
+  EXPECT_NE(lmdeploy::error_of([&] { load("{}"); }, ErrorCode::kInvalidData).find("\"<tool>\" is -1"),
+            std::string::npos);
+}
+
 TEST_F(SentencePieceFolder, ConfigDecidesAboutBos) {
   EXPECT_EQ(load("{}")->encode("a"), (std::vector<int>{1, 6}));
   EXPECT_EQ(load(R"({"add_bos_token": false, "add_eos_token": true})")->encode("a"),

@@ -80,7 +80,7 @@ void add_special_tokens(const TiktokenRules& rules, const std::string& where, To
     AddedToken token;
     token.content = text;
     token.special = true;
-    parts.added_tokens.add(token, id);
+    parts.add_token(token, id);
   };
   for (const auto& [text, id] : rules.special_tokens) add(text, id);
   for (int id = 0; id < rules.id_offset; ++id)

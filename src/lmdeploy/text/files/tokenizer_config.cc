@@ -1,7 +1,9 @@
-// tokenizer_config.json, special_tokens_map.json and chat_template.jinja: what transformers does with them.
+// tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja: what
+// transformers does with them.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
@@ -35,14 +37,20 @@ AddedToken read_special(const Json& value, const std::string& where) {
   return token;
 }
 
-// Both files of a folder; a field of the first hides that of the second.
+// The config files of a folder; a field of tokenizer_config.json hides that of special_tokens_map.json.
 class ConfigFiles {
  public:
   explicit ConfigFiles(const fs::path& folder)
       : files_{read_config(folder / "tokenizer_config.json"),
-               read_config(folder / "special_tokens_map.json")} {}
+               read_config(folder / "special_tokens_map.json")},
+        added_tokens_(read_config(folder / "added_tokens.json")),
+        slow_(!fs::exists(folder / "tokenizer.json")) {}
 
   JsonFields config() const { return files_[0].fields(); }
+  const ConfigFile& added_tokens() const { return added_tokens_; }
+  /// Whether transformers runs its Python tokenizer here: added tokens keep the ids that the files give them,
+  /// and are looked for in the text as it is.
+  bool slow() const { return slow_; }
   std::optional<AddedToken> special_token(std::string_view key) const {
     for (const ConfigFile& file : files_)
       if (const Json* value = file.fields().find(key)) return read_special(*value, cat(file.path, ": ", key));
@@ -60,38 +68,72 @@ class ConfigFiles {
 
  private:
   ConfigFile files_[2];
+  ConfigFile added_tokens_;
+  bool slow_;
 };
 
 constexpr std::string_view kSpecialTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                   "pad_token", "cls_token", "mask_token"};
 
-// added_tokens_decoder: {"id": {"content": ...}}, in order of the ids.
-std::vector<AddedToken> read_added_tokens_decoder(const JsonFields& config) {
-  std::vector<std::pair<int, AddedToken>> tokens;
-  if (config.find("added_tokens_decoder") == nullptr) return {};
+struct NumberedToken {
+  int id;
+  AddedToken token;
+};
+
+// added_tokens_decoder: {"id": {"content": ...}}
+std::vector<NumberedToken> read_added_tokens_decoder(const JsonFields& config) {
+  std::vector<NumberedToken> tokens;
   const Json& entries = config.require("added_tokens_decoder");
   if (!entries.is_object()) config.fail("added_tokens_decoder", entries, "an object");
   for (const auto& [key, entry] : entries.get_object()) {
     const std::string_view digits = key;
     int id = -1;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
-    if (error != std::errc() || end != digits.data() + digits.size())
+    if (error != std::errc() || end != digits.data() + digits.size() || id < 0 || id >= Vocabulary::kMaxId)
       config.fail("added_tokens_decoder", Json(digits), "token ids as keys");
-    tokens.emplace_back(id,
-                        read_added_token({entry, cat(config.where(), ": added_tokens_decoder: ", digits)}));
+    tokens.push_back(
+        {id, read_added_token({entry, cat(config.where(), ": added_tokens_decoder: ", digits)})});
   }
-  std::stable_sort(tokens.begin(), tokens.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<AddedToken> in_order;
-  for (auto& [id, token] : tokens) in_order.push_back(std::move(token));
-  return in_order;
+  return tokens;
+}
+
+// added_tokens.json: {"text": id}. Which of them are special stands elsewhere.
+std::vector<NumberedToken> read_added_tokens_file(const ConfigFiles& files) {
+  const JsonFields fields = files.added_tokens().fields();
+  std::set<std::string> special;
+  for (const std::string_view key : kSpecialTokenKeys)
+    if (const auto token = files.special_token(key)) special.insert(token->content);
+  for (const AddedToken& token : files.additional_special_tokens()) special.insert(token.content);
+  std::vector<NumberedToken> tokens;
+  for (const auto& [text, id] : files.added_tokens().json.get_object()) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() >= Vocabulary::kMaxId)
+      fields.fail(text, id, "a token id");
+    AddedToken token;
+    token.content = text;
+    token.special = special.contains(token.content);
+    token.normalized = !token.special;
+    tokens.push_back({static_cast<int>(id.get_int64()), std::move(token)});
+  }
+  return tokens;
 }
 
 // Tokens of the config with their flags, then named special tokens that are no added tokens yet.
 void add_config_tokens(const ConfigFiles& files, TokenizerParts& parts) {
-  for (const AddedToken& token : read_added_tokens_decoder(files.config())) parts.add_token(token);
-  const auto add_special = [&](const AddedToken& token) {
-    if (!parts.added_tokens.find(token.content)) parts.add_token(token);
+  const bool has_decoder = files.config().find("added_tokens_decoder") != nullptr;
+  auto tokens = has_decoder ? read_added_tokens_decoder(files.config()) : read_added_tokens_file(files);
+  std::stable_sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  for (NumberedToken& numbered : tokens) {
+    if (!files.slow()) {
+      parts.add_token(numbered.token);
+    } else {
+      numbered.token.normalized = false;
+      parts.add_token(numbered.token, numbered.id);
+    }
+  }
+  const auto add_special = [&](AddedToken token) {
+    if (parts.added_tokens.find(token.content)) return;
+    if (files.slow()) token.normalized = false;
+    parts.add_token(token);
   };
   for (const std::string_view key : kSpecialTokenKeys)
     if (const auto token = files.special_token(key)) add_special(*token);

@@ -7,8 +7,8 @@
 namespace lmdeploy {
 namespace {
 
-// ["single"] of a TemplateProcessing: the ids before and after the text.
-void read_template(const JsonFields& fields, TokenizerParts& parts) {
+// ["single"] of a TemplateProcessing: the ids before and after the text. Returns whether there are any.
+bool read_template(const JsonFields& fields, TokenizerParts& parts) {
   std::vector<int> before, after;
   bool text_seen = false;
   for (const Json& piece_json : fields.get_array("single")) {
@@ -29,6 +29,7 @@ void read_template(const JsonFields& fields, TokenizerParts& parts) {
   if (!text_seen) fields.fail("single", fields.require("single"), "the text once");
   parts.prefix_ids.insert(parts.prefix_ids.begin(), before.begin(), before.end());
   parts.suffix_ids.insert(parts.suffix_ids.end(), after.begin(), after.end());
+  return fields.get_array("single").size() > 1;
 }
 
 // ["[SEP]", 102] in the fields "sep" and "cls" of BertProcessing and RobertaProcessing
@@ -40,15 +41,19 @@ int read_token_pair(const JsonFields& fields, std::string_view key) {
   return static_cast<int>(pair[1].get_int64());
 }
 
-void read_post_processor(const Json& json, const std::string& where, TokenizerParts& parts) {
+// `in_pieces`: what a template has put together are several texts to the next processor, as in the library.
+void read_post_processor(const Json& json, const std::string& where, bool& in_pieces, TokenizerParts& parts) {
   const JsonFields fields(json, where);
   const std::string type = fields.require_string("type");
+  if (in_pieces && type != "Sequence" && type != "ByteLevel")
+    throw Error(ErrorCode::kUnsupported,
+                cat(where, ": post-processor \"", type, "\" after a TemplateProcessing is not supported"));
   if (type == "Sequence") {
     size_t i = 0;
     for (const Json& step : fields.get_array("processors"))
-      read_post_processor(step, cat(where, ": [", i++, "]"), parts);
+      read_post_processor(step, cat(where, ": [", i++, "]"), in_pieces, parts);
   } else if (type == "TemplateProcessing") {
-    read_template(fields, parts);
+    in_pieces = read_template(fields, parts);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     parts.prefix_ids.insert(parts.prefix_ids.begin(), read_token_pair(fields, "cls"));
     parts.suffix_ids.push_back(read_token_pair(fields, "sep"));
@@ -83,8 +88,9 @@ TokenizerParts read_tokenizer_json(const Json& json, const std::string& where) {
   if (const Json* pre_tokenizer = root.find("pre_tokenizer"))
     parts.pre_tokenizer = read_pre_tokenizer(*pre_tokenizer, cat(where, ": pre_tokenizer"));
   parts.model = read_model(model, parts.vocabulary, parts.pre_tokenizer);
+  bool in_pieces = false;
   if (const Json* post_processor = root.find("post_processor"))
-    read_post_processor(*post_processor, cat(where, ": post_processor"), parts);
+    read_post_processor(*post_processor, cat(where, ": post_processor"), in_pieces, parts);
   const Json* decoder = root.find("decoder");
   parts.decoder =
       decoder == nullptr ? make_joining_decoder() : read_decoder(*decoder, cat(where, ": decoder"));

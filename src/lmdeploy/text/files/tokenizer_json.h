@@ -15,8 +15,8 @@ TokenizerParts read_tokenizer_json(const Json& json, const std::string& where);
 /// An entry of added_tokens, or of added_tokens_decoder in tokenizer_config.json.
 AddedToken read_added_token(const JsonFields& fields);
 
-/// What tokenizer_config.json, special_tokens_map.json and chat_template.jinja beside the file change and
-/// add. Missing files are no error.
+/// What tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja in the
+/// folder change and add. Missing files are no error.
 void apply_tokenizer_config(const std::string& folder, TokenizerParts& parts);
 
 /// Whether text after a special token gets a "▁" in front, as it does unless tokenizer_config.json says

@@ -113,11 +113,12 @@ std::vector<Section> AddedTokens::split(std::string_view text, bool normalized, 
     const AddedToken& token = by_id_.at(found.value);
     if (!parse_special && is_special(token.content)) continue;
     if (token.single_word && !stands_alone(text, match)) continue;
-    if (token.lstrip) match.begin -= trailing_white_space(text.substr(0, match.begin));
+    if (token.lstrip)
+      match.begin = std::max(match.begin - trailing_white_space(text.substr(0, match.begin)), from);
     if (token.rstrip) match.end += leading_white_space(text.substr(match.end));
-    match.begin = std::max(match.begin, from);
     if (from < match.begin) sections.push_back({{from, match.begin}});
-    sections.push_back({match, found.value});
+    if (match.begin < match.end)
+      sections.push_back({match, found.value});  // else its text went to the one before
     from = match.end;
   }
   if (from < text.size()) sections.push_back({{from, text.size()}});

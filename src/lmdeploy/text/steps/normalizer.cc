@@ -15,8 +15,8 @@ namespace {
 class Sequence : public Normalizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
-  std::string apply(std::string text) const override {
-    for (const auto& step : steps_) text = step->apply(std::move(text));
+  std::string apply(std::string text, bool& at_start) const override {
+    for (const auto& step : steps_) text = step->apply(std::move(text), at_start);
     return text;
   }
 
@@ -27,7 +27,7 @@ class Sequence : public Normalizer {
 class UnicodeNormalizer : public Normalizer {
  public:
   explicit UnicodeNormalizer(NormalForm form) : form_(form) {}
-  std::string apply(std::string text) const override { return normalize_unicode(text, form_); }
+  std::string apply(std::string text, bool&) const override { return normalize_unicode(text, form_); }
 
  private:
   NormalForm form_;
@@ -37,13 +37,14 @@ class UnicodeNormalizer : public Normalizer {
 class CharNormalizer : public Normalizer {
  public:
   explicit CharNormalizer(void (*map)(std::string& out, char32_t code)) : map_(map) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& at_start) const override {
     std::string out;
     out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
       const Utf8Char c = decode_utf8(text, at);
       map_(out, c.code);
       at += c.size;
+      if (out.empty()) at_start = false;
     }
     return out;
   }
@@ -55,7 +56,7 @@ class CharNormalizer : public Normalizer {
 class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  std::string apply(std::string text) const override { return text.empty() ? text : prefix_ + text; }
+  std::string apply(std::string text, bool&) const override { return text.empty() ? text : prefix_ + text; }
 
  private:
   std::string prefix_;
@@ -65,7 +66,14 @@ class Replace : public Normalizer {
  public:
   Replace(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  std::string apply(std::string text) const override { return replace_all(text, *pattern_, content_); }
+  std::string apply(std::string text, bool& at_start) const override {
+    std::vector<Span> matches;
+    pattern_->find_all(text, matches);
+    // What replaces several characters counts as standing at the last of them.
+    if (!matches.empty() && matches[0].begin == 0 && matches[0].size() > 0)
+      at_start = at_start && !content_.empty() && decode_utf8(text, 0).size == matches[0].size();
+    return replace_matches(text, matches, content_);
+  }
 
  private:
   std::unique_ptr<Pattern> pattern_;
@@ -75,9 +83,11 @@ class Replace : public Normalizer {
 class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& at_start) const override {
     if (right_) text.erase(text.size() - trailing_white_space(text));
-    if (left_) text.erase(0, leading_white_space(text));
+    const size_t dropped = left_ ? leading_white_space(text) : 0;
+    if (dropped > 0) at_start = false;
+    text.erase(0, dropped);
     return text;
   }
 
@@ -87,7 +97,7 @@ class Strip : public Normalizer {
 
 class ByteLevelNormalizer : public Normalizer {
  public:
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool&) const override {
     std::string out;
     append_byte_level(out, text);
     return out;
@@ -164,10 +174,11 @@ void append_nmt(std::string& out, char32_t code) {
 class Precompiled : public Normalizer {
  public:
   explicit Precompiled(Charsmap map) : map_(std::move(map)) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& at_start) const override {
     std::string out;
     out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
+      if (at > 0 && out.empty()) at_start = false;
       const std::string_view rest = std::string_view(text).substr(at);
       const std::string_view cluster = rest.substr(0, grapheme_cluster_size(rest));
       at += cluster.size();

@@ -14,7 +14,13 @@ namespace lmdeploy {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual std::string apply(std::string text) const = 0;
+  /// `at_start`: whether the text begins where the input does. A step that drops its beginning makes it
+  /// false.
+  virtual std::string apply(std::string text, bool& at_start) const = 0;
+  std::string apply(std::string text) const {
+    bool at_start = true;
+    return apply(std::move(text), at_start);
+  }
 };
 
 /// From the JSON object of a normalizer. Throws Error(kUnsupported) naming a type that is not supported.

@@ -16,8 +16,10 @@ const char* const kGpt2Regex =
 
 namespace {
 
-// What "Whitespace" keeps: \w+|[^\w\s]+ of the Rust crate `regex`, whose \w takes joiners in.
-constexpr const char* kWordsAndSigns = "[\\w\\p{Join_Control}]+|[^\\w\\s\\p{Join_Control}]+";
+// What "Whitespace" keeps: \w+|[^\w\s]+ of the Rust crate `regex`, whose \w is not that of Oniguruma.
+constexpr const char* kWordsAndSigns =
+    "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]+|"
+    "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}\\s]+";
 
 struct Part {
   Span span;

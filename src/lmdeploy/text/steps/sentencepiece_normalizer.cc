@@ -23,7 +23,7 @@ class SentencePieceNormalizer : public Normalizer {
     if (!file.charsmap.empty()) charsmap_.emplace(file.charsmap, where);
   }
 
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool&) const override {
     std::string_view rest = text;
     if (remove_extra_) skip_leading_spaces(rest);
     if (rest.empty()) return {};

@@ -34,19 +34,27 @@ class RegexPattern : public Pattern {
   Regex regex_;
 };
 
-// The library's table of scripts is from Unicode 9: what came later counts as unassigned.
+// The library's table of scripts is from Unicode 9: what came later counts as unassigned, and two characters
+// were still common to several scripts.
 class ScriptPattern : public RegexPattern {
  public:
   using RegexPattern::RegexPattern;
   void find_all(std::string_view text, std::vector<Span>& matches) const override {
-    constexpr char32_t kUnassigned[] = {0, 0, 0x378, 0xFFF, 0x1FFFE};  // by UTF-8 length
     std::string known;
     for (size_t at = 0; at < text.size();) {
       const Utf8Char c = decode_utf8(text, at);
-      append_utf8(known, newer_than_unicode_9(c.code) ? kUnassigned[c.size] : c.code);
+      append_utf8(known, in_unicode_9(c));
       at += c.size;
     }
     RegexPattern::find_all(known, matches);
+  }
+
+ private:
+  static char32_t in_unicode_9(Utf8Char c) {
+    constexpr char32_t kUnassigned[] = {0, 0, 0x378, 0xFFF, 0x1FFFE};  // by UTF-8 length
+    constexpr char32_t kCommon = 0xD7;
+    if (c.code == 0x589 || c.code == 0x61C) return kCommon;
+    return newer_than_unicode(9, c.code) ? kUnassigned[c.size] : c.code;
   }
 };
 
@@ -112,6 +120,11 @@ std::unique_ptr<Pattern> read_pattern(const JsonFields& component) {
 std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {
   std::vector<Span> matches;
   pattern.find_all(text, matches);
+  return replace_matches(text, matches, content);
+}
+
+std::string replace_matches(std::string_view text, const std::vector<Span>& matches,
+                            std::string_view content) {
   std::string out;
   out.reserve(text.size());
   size_t from = 0;

@@ -32,5 +32,7 @@ std::unique_ptr<Pattern> read_pattern(const JsonFields& component);
 
 /// `text` with each match replaced by `content`.
 std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content);
+std::string replace_matches(std::string_view text, const std::vector<Span>& matches,
+                            std::string_view content);
 
 }  // namespace lmdeploy

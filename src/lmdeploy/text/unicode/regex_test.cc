@@ -31,6 +31,21 @@ TEST(Regex, ClassesMeanWhatOnigurumaMeans) {
   EXPECT_EQ(matches("(?i:'s)", "it'\u017F"), (Strings{"'\u017F"}));                      // long s
 }
 
+TEST(Regex, WordsAndPosixClassesMeanWhatOnigurumaMeans) {
+  EXPECT_EQ(matches("\\w+", "a\u00B2 \u00BC \u2460"), (Strings{"a\u00B2", "\u00BC"}));
+  EXPECT_EQ(matches("[\\w]+|[^\\w\\s]+", "a\u00B2"), (Strings{"a", "\u00B2"}));  // not in a class
+  EXPECT_EQ(matches("[\\W]", "\u00B2"), Strings{"\u00B2"});
+  EXPECT_EQ(matches("\\b.", "e\u0301- \u00B9"), (Strings{"e", "-", "\u00B9"}));  // a mark is part of the word
+  EXPECT_EQ(matches("\\B.", "ab-"), Strings{"b"});
+  EXPECT_EQ(matches("[[:alpha:]]+", "a\u0345\u05B0-"), Strings{"a\u0345\u05B0"});
+  EXPECT_EQ(matches("[[:punct:]]+", "a$\u20AC\u2460."), (Strings{"$\u20AC", "."}));
+  EXPECT_EQ(matches("[[:upper:]]", "A\u24B6\u2160a"), (Strings{"A", "\u24B6", "\u2160"}));
+  EXPECT_EQ(matches("[[:alnum:]]+", "a1\u0345\u00BE_"), Strings{"a1\u0345"});
+  EXPECT_EQ(matches("[[:graph:]]+", "a\u2066 \uE000"), (Strings{"a\u2066", "\uE000"}));
+  EXPECT_EQ(matches("[[:^space:]]+|x", "a\u180E b"), (Strings{"a\u180E", "b"}));
+  EXPECT_EQ(matches("[^[:space:][:^alpha:]]+", "ab 1c"), (Strings{"ab", "c"}));
+}
+
 TEST(Regex, NestedAndIntersectedClasses) {
   EXPECT_EQ(matches("[a[bc]]+", "abcd"), (Strings{"abc"}));
   EXPECT_EQ(matches("[^a[bc]]+", "abcd"), (Strings{"d"}));

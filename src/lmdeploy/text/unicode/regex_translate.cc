@@ -14,10 +14,25 @@ namespace {
 constexpr size_t kMaxNesting = 100;  // of character classes
 
 // What \s and \w match, written so that it can stand inside a class. PCRE2's own \s also takes U+180E, its \w
-// leaves marks out (before 10.43).
+// leaves marks out (before 10.43). Outside of classes, Oniguruma's \w also takes the superscripts and
+// fractions of Latin-1, and no others.
 constexpr std::string_view kSpace = "\\p{White_Space}";
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kLoneWord =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
 constexpr std::string_view kHexDigit = "0-9a-fA-F";
+
+// [:name:], where PCRE2 (with UCP) means something else.
+constexpr std::pair<std::string_view, std::string_view> kPosixClasses[] = {
+    {"alpha", "\\p{Alphabetic}"},
+    {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+    {"lower", "\\p{Lowercase}"},
+    {"upper", "\\p{Uppercase}"},
+    {"punct", "\\p{P}\\p{S}"},
+    {"space", kSpace},
+    {"word", kWord},
+};
+constexpr std::string_view kNotGraphic = "\\p{White_Space}\\p{Cc}\\p{Cn}\\p{Cs}";
 
 // Oniguruma's names for properties that PCRE2 knows under another one.
 constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
@@ -167,13 +182,22 @@ class Translator {
       return in_class ? std::string(members) : cat("[", negation, members, "]");
     };
     if (c == 's') return set(kSpace, "");
-    if (c == 'w') return set(kWord, "");
+    if (c == 'w') return set(in_class ? kWord : kLoneWord, "");
     if (c == 'h') return set(kHexDigit, "");
+    if (!in_class && (c == 'b' || c == 'B')) return word_border(c == 'B');
     if (!in_class && c == 'S') return set(kSpace, "^");
-    if (!in_class && c == 'W') return set(kWord, "^");
+    if (!in_class && c == 'W') return set(kLoneWord, "^");
     if (!in_class && c == 'H') return set(kHexDigit, "^");
     if (c == 'S') return "\\P{White_Space}";
     return cat("\\", text);
+  }
+
+  // \b and \B, by what \w is here.
+  static std::string word_border(bool negated) {
+    const std::string after = cat("(?<=[", kLoneWord, "])"), not_after = cat("(?<![", kLoneWord, "])");
+    const std::string before = cat("(?=[", kLoneWord, "])"), not_before = cat("(?![", kLoneWord, "])");
+    return negated ? cat("(?:", after, before, "|", not_after, not_before, ")")
+                   : cat("(?:", after, not_before, "|", not_after, before, ")");
   }
 
   std::string property() {
@@ -224,24 +248,35 @@ class Translator {
   void class_item(Class& target, size_t depth) {
     if (ahead("[:")) {
       const size_t close = in_.find(":]", at_);
-      if (close != std::string_view::npos) {
-        target.flat.append(in_.substr(at_, close + 2 - at_));
-        at_ = close + 2;
-        return;
-      }
+      if (close != std::string_view::npos) return posix_class(target, close);
     }
     if (peek() == '[') return target.others.push_back(char_class(depth + 1));
     if (peek() == '\\') {
       const char next = at_ + 1 < in_.size() ? in_[at_ + 1] : '\0';
-      const std::string translated = escape(/*in_class=*/next != 'W' && next != 'H');
-      if (next == 'W' || next == 'H') return target.others.push_back(translated);
-      target.flat.append(translated);
-      return;
+      if (next != 'W' && next != 'H') return void(target.flat.append(escape(/*in_class=*/true)));
+      at_ += 2;
+      return target.others.push_back(cat("[^", next == 'W' ? kWord : kHexDigit, "]"));
     }
     const size_t size = decode_size(peek());
     if (peek() == ']') target.flat.push_back('\\');
     target.flat.append(in_.substr(at_, size));
     at_ += size;
+  }
+
+  // [:name:] or [:^name:], which ends at `close`.
+  void posix_class(Class& target, size_t close) {
+    std::string_view name = in_.substr(at_ + 2, close - at_ - 2);
+    const std::string_view whole = in_.substr(at_, close + 2 - at_);
+    at_ = close + 2;
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    if (name == "graph") return target.others.push_back(cat(negated ? "[" : "[^", kNotGraphic, "]"));
+    for (const auto& [known, members] : kPosixClasses) {
+      if (known != name) continue;
+      if (negated) return target.others.push_back(cat("[^", members, "]"));
+      return void(target.flat.append(members));
+    }
+    target.flat.append(whole);
   }
 
   static std::string write_operand(const Class& operand) {

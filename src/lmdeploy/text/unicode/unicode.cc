@@ -14,14 +14,16 @@
 namespace lmdeploy {
 namespace {
 
-// Upper and lower case that Unicode 16 added (UnicodeData.txt); utf8proc knows the older ones.
-constexpr std::pair<char32_t, char32_t> kAddedLower[] = {
-    {0x1C89, 0x1C8A}, {0xA7CB, 0x264}, {0xA7CC, 0xA7CD}, {0xA7DA, 0xA7DB}, {0xA7DC, 0x19B}};
+// Upper and lower case that Unicode 16 and 17 added (UnicodeData.txt); utf8proc knows the older ones.
+constexpr std::pair<char32_t, char32_t> kAddedLower[] = {{0x1C89, 0x1C8A}, {0xA7CB, 0x264},  {0xA7CC, 0xA7CD},
+                                                         {0xA7CE, 0xA7CF}, {0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D5},
+                                                         {0xA7DA, 0xA7DB}, {0xA7DC, 0x19B}};
 
 char32_t lower(char32_t code) {
   for (const auto& [upper, its_lower] : kAddedLower)
     if (upper == code) return its_lower;
   if (code >= 0x10D50 && code <= 0x10D65) return code + 0x20;  // Garay
+  if (code >= 0x16EA0 && code <= 0x16EB8) return code + 0x1B;  // Beria Erfe
   return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
 }
 
@@ -58,10 +60,13 @@ utf8proc_option_t options_for(NormalForm form) {
   return UTF8PROC_STABLE;
 }
 
-}  // namespace
+// What the tables of the `tokenizers` library do not know (Unicode 9) stays as it is and parts its
+// neighbours, as an unassigned code point does. So does U+11A7, which utf8proc 2.8 takes for a final
+// consonant.
+bool is_inert(char32_t code) { return code == 0x11A7 || newer_than_unicode(9, code); }
 
-std::string normalize_unicode(std::string_view text, NormalForm form) {
-  if (is_ascii(text) || (form == NormalForm::kNfc && surely_nfc(text))) return std::string(text);
+std::string normalize_known(std::string_view text, NormalForm form) {
+  if (is_ascii(text)) return std::string(text);
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
@@ -71,6 +76,23 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
                 cat("Unicode normalisation of ", text.size(), " bytes failed: ", utf8proc_errmsg(size)));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   return {reinterpret_cast<const char*>(mapped), static_cast<size_t>(size)};
+}
+
+}  // namespace
+
+std::string normalize_unicode(std::string_view text, NormalForm form) {
+  if (is_ascii(text) || (form == NormalForm::kNfc && surely_nfc(text))) return std::string(text);
+  std::string out;
+  size_t from = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (is_inert(c.code)) {
+      out.append(normalize_known(text.substr(from, at - from), form)).append(text.substr(at, c.size));
+      from = at + c.size;
+    }
+    at += c.size;
+  }
+  return out.append(normalize_known(text.substr(from), form));
 }
 
 bool is_white_space(char32_t code) {
@@ -84,26 +106,25 @@ bool is_punctuation(char32_t code) {
     return (code >= 0x21 && code <= 0x2F) || (code >= 0x3A && code <= 0x40) ||
            (code >= 0x5B && code <= 0x60) || (code >= 0x7B && code <= 0x7E);
   }
-  const int found = general_category(code);
-  return found >= UTF8PROC_CATEGORY_PC && found <= UTF8PROC_CATEGORY_PO && !newer_than_unicode_9(code);
+  const int found = category_in_unicode(8, code);
+  return found >= UTF8PROC_CATEGORY_PC && found <= UTF8PROC_CATEGORY_PO;
 }
 
 bool is_numeric(char32_t code) {
   const int found = general_category(code);
-  return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
+  return (found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO) ||
+         (code >= 0x11DE0 && code <= 0x11DE9) || (code >= 0x16FF4 && code <= 0x16FF6);  // of Unicode 17
 }
 
 bool is_mark(char32_t code) {
-  const int found = general_category(code);
+  const int found = category_in_unicode(9, code);
   return found >= UTF8PROC_CATEGORY_MN && found <= UTF8PROC_CATEGORY_ME;
 }
 
-bool is_nonspacing_mark(char32_t code) {
-  return general_category(code) == UTF8PROC_CATEGORY_MN && !newer_than_unicode_9(code);
-}
+bool is_nonspacing_mark(char32_t code) { return category_in_unicode(8, code) == UTF8PROC_CATEGORY_MN; }
 
 bool is_control(char32_t code) {
-  return general_category(code) >= UTF8PROC_CATEGORY_CC && !newer_than_unicode_9(code);  // the last ones
+  return category_in_unicode(8, code) >= UTF8PROC_CATEGORY_CC;  // the last ones
 }
 
 bool is_word_char(char32_t code) {

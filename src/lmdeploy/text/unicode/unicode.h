@@ -1,4 +1,5 @@
-// Character classes, lower case and normalisation forms (utf8proc).
+// Character classes, lower case and normalisation forms (utf8proc), each of the version of Unicode that the
+// `tokenizers` library has for it.
 #pragma once
 
 #include <string>
@@ -8,15 +9,15 @@ namespace lmdeploy {
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-/// `text` must be valid UTF-8.
+/// `text` must be valid UTF-8. Characters newer than Unicode 9 stay as they are.
 std::string normalize_unicode(std::string_view text, NormalForm form);
 
 bool is_white_space(char32_t code);      // the White_Space property
-bool is_punctuation(char32_t code);      // ASCII punctuation and symbols, and general category P
-bool is_numeric(char32_t code);          // general category N
-bool is_mark(char32_t code);             // general category M
-bool is_nonspacing_mark(char32_t code);  // general category Mn
-bool is_control(char32_t code);          // general category C but for unassigned code points
+bool is_punctuation(char32_t code);      // ASCII punctuation and symbols, and category P of Unicode 8
+bool is_numeric(char32_t code);          // general category N of Unicode 17
+bool is_mark(char32_t code);             // general category M of Unicode 9
+bool is_nonspacing_mark(char32_t code);  // general category Mn of Unicode 8
+bool is_control(char32_t code);          // category C of Unicode 8 but for unassigned code points
 /// Letters, marks, decimal digits, connectors and joiners (UTS #18, annex C, \w).
 bool is_word_char(char32_t code);
 /// Full lower case of one code point, without regard to its neighbours.

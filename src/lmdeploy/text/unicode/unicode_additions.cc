@@ -22,9 +22,23 @@ constexpr Addition kAdditions[] = {
 
 struct Run {
   char32_t first, last;
+  int since;  // the version of Unicode that added them; 10: or a later one
 };
 constexpr Run kRecent[] = {
 #include "lmdeploy/text/unicode/unicode_recent.inc"
+};
+
+// Characters that have changed their category since Unicode 8 or 9, where that decides what is punctuation, a
+// mark or a control character (DerivedGeneralCategory.txt of both versions).
+struct Change {
+  char32_t code;
+  int until;  // the last version with this category
+  utf8proc_category_t category;
+};
+constexpr Change kChanges[] = {
+    {0x166D, 9, UTF8PROC_CATEGORY_PO}, {0x1734, 9, UTF8PROC_CATEGORY_MN},  {0x1885, 8, UTF8PROC_CATEGORY_LO},
+    {0x1886, 8, UTF8PROC_CATEGORY_LO}, {0x1CF2, 9, UTF8PROC_CATEGORY_MC},  {0x1CF3, 9, UTF8PROC_CATEGORY_MC},
+    {0xA9BD, 9, UTF8PROC_CATEGORY_MC}, {0x111C9, 9, UTF8PROC_CATEGORY_PO}, {0x1171E, 9, UTF8PROC_CATEGORY_MN},
 };
 
 struct Twin {
@@ -64,11 +78,19 @@ int general_category(char32_t code) {
   return added != nullptr ? added->category : utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
-bool newer_than_unicode_9(char32_t code) {
+bool newer_than_unicode(int version, char32_t code) {
   if (code < kRecent[0].first) return false;
   const auto* run = std::lower_bound(std::begin(kRecent), std::end(kRecent), code,
                                      [](const Run& r, char32_t c) { return r.last < c; });
-  return (run != std::end(kRecent) && run->first <= code) || find_addition(code) != nullptr;
+  if (run != std::end(kRecent) && run->first <= code) return run->since > version;
+  return find_addition(code) != nullptr && code != 0x1171E;  // which is old and has changed its category
+}
+
+int category_in_unicode(int version, char32_t code) {
+  if (newer_than_unicode(version, code)) return UTF8PROC_CATEGORY_CN;
+  for (const Change& change : kChanges)
+    if (change.code == code && version <= change.until) return change.category;
+  return general_category(code);
 }
 
 char32_t older_twin(char32_t code) {

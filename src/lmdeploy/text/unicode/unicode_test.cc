@@ -22,6 +22,17 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(normalize_unicode("\u4E2D\u3042\uAC00\u0416", NormalForm::kNfc), "\u4E2D\u3042\uAC00\u0416");
 }
 
+// Characters newer than Unicode 9 neither change nor let their neighbours meet; U+11A7 is no final consonant.
+TEST(Unicode, NormalFormsAreThoseOfUnicode9) {
+  for (const char* text : {"\u32FF", "\U0001FBF4", "\U0001E035", "\U00011938", "\U0001FBF0"})
+    for (const NormalForm form : {NormalForm::kNfc, NormalForm::kNfd, NormalForm::kNfkc, NormalForm::kNfkd})
+      EXPECT_EQ(normalize_unicode(text, form), text);
+  EXPECT_EQ(normalize_unicode("\u1ABB\u1AC4", NormalForm::kNfc), "\u1ABB\u1AC4");  // not put into order
+  EXPECT_EQ(normalize_unicode("e\u1ABF\u0301", NormalForm::kNfc), "e\u1ABF\u0301");
+  EXPECT_EQ(normalize_unicode("\uFB01\u1ABF\u00B2", NormalForm::kNfkc), "fi\u1ABF2");
+  EXPECT_EQ(normalize_unicode("\u1106\u116F\u11A7", NormalForm::kNfc), "\uBB50\u11A7");
+}
+
 // The blocks that NFC skips really do not change: whatever stands beside them.
 TEST(Unicode, NfcSkipsOnlyWhatItMay) {
   for (char32_t code = 1; code < 0x20000; ++code) {
@@ -53,6 +64,21 @@ TEST(Unicode, Classes) {
   for (const char32_t code : {U'a', U'_', U'7', U'\u0301', U'\u24B6', U'\u200D'})
     EXPECT_TRUE(is_word_char(code));
   for (const char32_t code : {U'-', U' ', U'\u00BD', U'\u200B'}) EXPECT_FALSE(is_word_char(code));
+}
+
+// Each class has the tables of another version.
+TEST(Unicode, ClassesAreAsOldAsTheLibrarysTables) {
+  for (const char32_t code : {0x2E43, 0x1E95E, 0x1145B}) EXPECT_FALSE(is_punctuation(code));  // newer than 8
+  for (const char32_t code : {0x166D, 0x111C9}) EXPECT_TRUE(is_punctuation(code));            // no longer
+  for (const char32_t code : {0x8D4, 0x1885, 0xA9BD, 0x111C9}) EXPECT_FALSE(is_nonspacing_mark(code));
+  for (const char32_t code : {0x1734, 0x1171E, 0x301}) EXPECT_TRUE(is_nonspacing_mark(code));
+  for (const char32_t code : {0x7FD, 0x1AC1, 0x1E2EE, 0x111C9}) EXPECT_FALSE(is_mark(code));  // newer than 9
+  for (const char32_t code : {0x8D4, 0x1885, 0x1CF2, 0x1171E}) EXPECT_TRUE(is_mark(code));
+  EXPECT_FALSE(is_control(0x8E2));
+  for (const char32_t code : {0x11DE0, 0x16FF4}) EXPECT_TRUE(is_numeric(code));  // Unicode 17
+  std::string out;
+  for (const char32_t code : {0xA7CE, 0x16EA0}) append_lower(out, code);
+  EXPECT_EQ(out, "\uA7CF\U00016EBB");
 }
 
 TEST(Unicode, LowerCaseGoesCharacterByCharacter) {

@@ -247,8 +247,11 @@ Value to_float_filter(Interpreter&, Args& args) {
 }
 
 Value to_int_filter(Interpreter&, Args& args) {
-  if (args[0].is_text())
-    if (const std::optional<Int> value = parse_int(args[0].utf8(), args.integer(2, 10))) return *value;
+  if (args[0].is_text()) {
+    const Int base = args.integer(2, 10);
+    const bool possible = base == 0 || (base >= 2 && base <= 36);
+    if (const auto value = possible ? parse_int(args[0].utf8(), base) : std::nullopt) return *value;
+  }
   if (args[0].is_integral()) return args[0].as_int();
   const std::optional<double> value = to_double(args[0]);
   if (args[0].is_float() && !std::isfinite(*value))

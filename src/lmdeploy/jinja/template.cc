@@ -23,6 +23,15 @@ std::vector<std::string> text_literals(const std::vector<Token>& tokens) {
   return literals;
 }
 
+std::vector<std::string> names_of(const std::vector<Token>& tokens) {
+  std::vector<std::string> names;
+  for (const Token& token : tokens)
+    if (token.kind == TokenKind::kName) names.push_back(token.text);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 DictPtr to_dict(const JsonObject& variables) {
   auto dict = std::make_shared<Dict>();
   for (const auto& [name, value] : variables) dict->set(Value(std::string(name)), from_json(value));
@@ -33,7 +42,7 @@ DictPtr to_dict(const JsonObject& variables) {
 
 struct Template::Tree {
   Body body;
-  std::vector<std::string> literals;  // sorted
+  std::vector<std::string> literals, names;  // sorted
 };
 
 LocalTime system_clock() {
@@ -53,6 +62,7 @@ Template::Template(const std::string& source) {
     std::vector<Token> tokens = tokenize(repair_utf8(source));
     auto tree = std::make_unique<Tree>();
     tree->literals = text_literals(tokens);
+    tree->names = names_of(tokens);
     tree->body = Parser(std::move(tokens)).parse();
     check_names(tree->body);
     tree_ = std::move(tree);
@@ -83,6 +93,10 @@ std::string Template::render(const JsonObject& variables, const Clock& clock) co
   std::string out;
   if (!try_render(variables, out, clock)) throw Error(ErrorCode::kInvalidArgument, out);
   return out;
+}
+
+bool Template::has_name(std::string_view name) const {
+  return std::binary_search(tree_->names.begin(), tree_->names.end(), name);
 }
 
 bool Template::has_literal(std::string_view text) const {

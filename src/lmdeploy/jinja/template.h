@@ -39,6 +39,8 @@ class Template {
   bool try_render(const JsonObject& variables, std::string& out, const Clock& clock = system_clock) const;
   /// Whether the source spells `text` as a string literal.
   bool has_literal(std::string_view text) const;
+  /// Whether the word `name` stands in one of its tags: false means that no variable of this name matters.
+  bool has_name(std::string_view name) const;
 
  private:
   struct Tree;

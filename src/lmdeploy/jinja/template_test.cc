@@ -104,6 +104,10 @@ TEST(Jinja, VariablesKeepTheirNumbers) {
             "[1, 1.0, -5, 18446744073709551615, 1e-07, Infinity, true, null]");
 }
 
+TEST(Jinja, AnIntegerOfAnImpossibleBase) {
+  EXPECT_EQ(Template("{{ 'x'|int(base=99) }} {{ '7'|int(5, base=1) }}").render({}), "0 7");
+}
+
 TEST(Jinja, FiltersThatAreNotThereSaySo) {
   for (const char* name : {"urlize", "random", "pprint", "wordwrap"})
     EXPECT_NE(error_of(cat("{{ 'x'|", name, " }}")).find(name), std::string::npos);
@@ -114,6 +118,8 @@ TEST(Jinja, LiteralsOfTheSource) {
   EXPECT_TRUE(jinja.has_literal("user"));
   EXPECT_TRUE(jinja.has_literal("sys"));
   EXPECT_FALSE(jinja.has_literal("tool"));
+  EXPECT_TRUE(jinja::Template("{% if tools %}x{% endif %}").has_name("tools"));
+  EXPECT_FALSE(jinja::Template("tools {{ 'tools' }}").has_name("tools"));
 }
 
 // What random templates showed to differ from jinja2 (tests/python/jinja_fuzz.py).

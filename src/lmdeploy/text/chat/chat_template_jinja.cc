@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
+#include <set>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
 #include "lmdeploy/jinja/unicode.h"
 #include "lmdeploy/text/chat/chat_messages.h"
 
@@ -48,7 +51,11 @@ class JinjaTemplate final : public ChatTemplate {
   std::string run(const JsonArray& messages, const RenderOptions& options, bool add_generation_prompt) const {
     JsonObject variables = base_;
     variables["tools"] = wrapped_tools(options.tools);
-    for (const auto& [key, value] : options.extra) variables[key] = value;
+    if (options.tools.is_array() && !options.tools.get_array().empty()) warn_if_unused("tools");
+    for (const auto& [key, value] : options.extra) {
+      variables[key] = value;
+      warn_if_unused(key);
+    }
     variables["messages"] = messages;
     variables["add_generation_prompt"] = add_generation_prompt;
     for (const char* own : {"messages", "add_generation_prompt"})
@@ -57,6 +64,14 @@ class JinjaTemplate final : public ChatTemplate {
     std::string text = jinja_.render(variables);  // a refusal in the template's own words comes first
     check_tool_results(messages);
     return text;
+  }
+
+  // Scripts pass enable_thinking to any model, so that this is no error; once a name is enough.
+  void warn_if_unused(std::string_view variable) const {
+    if (jinja_.has_name(variable)) return;
+    const std::lock_guard lock(warned_mutex_);
+    if (warned_.emplace(variable).second)
+      LMD_LOG(kWarning, "the chat template does not use \"", variable, "\": it has no effect");
   }
 
   void check_tool_results(const JsonArray& messages) const {
@@ -180,6 +195,8 @@ class JinjaTemplate final : public ChatTemplate {
   JinjaOverrides overrides_;
   JsonObject base_;
   TemplateTraits traits_;
+  mutable std::mutex warned_mutex_;
+  mutable std::set<std::string> warned_;  // names of variables
 };
 
 }  // namespace

@@ -51,6 +51,22 @@ TEST(ChatTemplate, F05_BosOnceAtTheBeginning) {
   EXPECT_EQ(jinja_template("{{ bos_token }}{{ messages[0].content }}")->render_prompt("Hello"), "<s>Hello");
 }
 
+TEST(ChatTemplate, SaysOnceWhatATemplateDoesNotUse) {
+  RenderOptions options;
+  options.tools = json(R"([{"type": "function", "function": {"name": "f"}}])");
+  options.extra = {{"enable_thinking", false}, {"used", 1}};
+  const auto chat = jinja_template("{{ messages[0].content }}{{ used }}");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(chat->render(json(R"([{"role": "user", "content": "Q"}])"), options), "Q1");
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (const char* name : {"\"tools\"", "\"enable_thinking\""}) {
+    EXPECT_NE(log.find(name), std::string::npos) << log;
+    EXPECT_EQ(log.find(name), log.rfind(name)) << log;
+  }
+  EXPECT_EQ(log.find("\"used\""), std::string::npos);
+}
+
 TEST(ChatTemplate, F07_ToolMessagesAreRendered) {
   for (const char* name :
        {"smollm2", "chatml", "qwen2.5", "qwen3", "smollm3", "mistral_nemo", "deepseek_r1"}) {

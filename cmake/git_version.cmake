@@ -1,4 +1,5 @@
 # Writes OUTPUT, a header with the commit of SOURCE_DIR; leaves it alone when nothing changed.
+cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --short=7 HEAD
                 OUTPUT_VARIABLE hash OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

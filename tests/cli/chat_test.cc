@@ -87,6 +87,13 @@ TEST_F(ChatTest, CtrlCStopsTheAnswerOnly) {
   EXPECT_EQ(run.finish(), 0);
 }
 
+TEST_F(ChatTest, AClosedInputIsItsEnd) {
+  write_chain_model(folder());
+  ProgramRun run(chat(), ProgramRun::Input::kClosed);
+  EXPECT_EQ(run.finish(), 0);
+  EXPECT_EQ(run.out(), kPrompt + "exiting...\n");
+}
+
 TEST_F(ChatTest, AFullSessionCanBeEnded) {
   write_chain_model(folder(), {.after_newline = '0'});
   ProgramRun run(chat({"--session-len", "64"}));

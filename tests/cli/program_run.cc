@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -56,7 +58,11 @@ ProgramRun::ProgramRun(const std::vector<std::string>& arguments, Input input,
   pid_ = ::fork();
   check(pid_ >= 0, "fork");
   if (pid_ == 0) {
-    ::dup2(in[0], STDIN_FILENO);
+    if (input == Input::kClosed) {
+      ::close(STDIN_FILENO);
+    } else {
+      ::dup2(in[0], STDIN_FILENO);
+    }
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
     run_child(arguments, environment);
@@ -93,6 +99,29 @@ void ProgramRun::close_output() {
 }
 
 void ProgramRun::send_signal(int number) { ::kill(pid_, number); }
+
+void ProgramRun::set_columns(int columns) {
+  const winsize size = {
+      .ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
+  check(::ioctl(output_fd_, TIOCSWINSZ, &size) == 0, "resize the terminal");
+}
+
+bool ProgramRun::terminal_edits() const {
+  termios mode{};
+  check(::tcgetattr(output_fd_, &mode) == 0, "read the terminal's modes");
+  return (mode.c_lflag & (ICANON | ECHO)) == (ICANON | ECHO);
+}
+
+void ProgramRun::stop_and_continue() {
+  ::kill(pid_, SIGSTOP);
+  int status = 0;
+  check(::waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status), "stop the program");
+  termios mode{};
+  check(::tcgetattr(output_fd_, &mode) == 0, "read the terminal's modes");
+  mode.c_lflag |= ICANON | ECHO;
+  check(::tcsetattr(output_fd_, TCSANOW, &mode) == 0, "set the terminal's modes");
+  ::kill(pid_, SIGCONT);
+}
 
 bool ProgramRun::read_some() {
   pollfd fds[] = {{output_fd_, POLLIN, 0}, {error_fd_, POLLIN, 0}};

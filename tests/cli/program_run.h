@@ -10,7 +10,7 @@ namespace lmdeploy::testing {
 
 class ProgramRun {
  public:
-  enum class Input { kPipe, kTerminal };
+  enum class Input { kPipe, kTerminal, kClosed };
   /// `arguments` without the program; `environment` ("LANG=C") on top of the test's own, less LMDEPLOY_* and
   /// the like.
   explicit ProgramRun(const std::vector<std::string>& arguments, Input input = Input::kPipe,
@@ -23,6 +23,13 @@ class ProgramRun {
   void end_input();
   void close_output();
   void send_signal(int number);
+  /// Another width of the terminal; the program gets SIGWINCH.
+  void set_columns(int columns);
+  /// Whether the terminal collects lines and echoes by itself; false while the program edits.
+  bool terminal_edits() const;
+  /// What a shell does between Ctrl-Z and `fg`: gives the terminal its own modes, then lets the program go
+  /// on.
+  void stop_and_continue();
   /// Reads standard output (a terminal: all that is shown) until it holds `text` after what earlier calls
   /// have seen; fails the test after two minutes.
   void expect(const std::string& text);

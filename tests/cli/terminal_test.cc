@@ -79,6 +79,58 @@ TEST_F(TerminalTest, HistoryAndMovingInTheLine) {
   EXPECT_EQ(run.finish(), 0);
 }
 
+TEST_F(TerminalTest, CtrlCDropsWhatIsTypedAndOtherwiseLeaves) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect(kPrompt);
+  run.type("half");
+  run.expect("half");
+  run.type("\x03");
+  run.expect(std::string("\r\n\r\n") + kPrompt);
+  run.type("first\r");
+  run.expect("first\r\n");
+  run.type("\x03");  // drops the line before, too
+  run.expect(kPrompt);
+  run.type("w\r\r");
+  run.expect("w\r\n\r\nxyz\r\n");
+  run.expect(kPrompt);
+  run.type("\x03");
+  run.expect("\r\nexiting...");
+  EXPECT_EQ(run.finish(), 0);
+}
+
+TEST_F(TerminalTest, AStoppedProgramEditsOnWhenItContinues) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect(kPrompt);
+  run.type("xw");
+  run.expect("xw");
+  run.stop_and_continue();
+  run.expect(std::string(kPrompt) + "xw");
+  EXPECT_FALSE(run.terminal_edits());
+  run.type(std::string(kBackspace) + "\r\r");
+  run.expect("yz\r\n");
+  run.expect(kPrompt);
+  run.type("\x04");
+  EXPECT_EQ(run.finish(), 0);
+}
+
+TEST_F(TerminalTest, AnotherWidthWritesTheLineAnew) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect(kPrompt);
+  const std::string row(50 - std::string(kPrompt).size(), 'a');
+  run.type(row + "bcw");
+  run.expect("bcw");
+  run.set_columns(50);
+  // The terminal has put "bcw" into a second row: one up, all from there on cleared, and wrapped at 50 again.
+  run.expect("\r\x1b[1A\x1b[J" + std::string(kPrompt) + row);
+  run.expect("bcw");
+  run.type("\r\r");
+  run.expect("xyz\r\n");
+  run.expect(kPrompt);
+  run.type("\x04");
+  run.expect("\r\nexiting...");
+  EXPECT_EQ(run.finish(), 0);
+}
+
 TEST_F(TerminalTest, SeveralLinesAndALoadingBar) {
   ProgramRun run(chat(), ProgramRun::Input::kTerminal);
   run.expect("Loading ");

@@ -4,12 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <ostream>
 
 #include "lmdeploy/cli/arguments.h"
 #include "lmdeploy/cli/chat_loop.h"
 #include "lmdeploy/cli/command.h"
+#include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/cli/interrupts.h"
 #include "lmdeploy/cli/limited_flags.h"
 #include "lmdeploy/cli/line_reader.h"
@@ -23,6 +25,10 @@ namespace lmdeploy {
 namespace {
 
 constexpr int64_t kMaxNewTokens = 4096;  // of one answer
+constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
+constexpr const char* kHowToChat =
+    "Two Enters send a message (with Code Llama a line !!). `end` starts a new conversation, `exit` leaves.\n"
+    "Ctrl-C stops an answer, drops a message that is half typed, and otherwise leaves.";
 
 struct ChatFlags {
   std::vector<std::string> model;  // PATH, or the old `torch PATH`, `turbomind PATH`
@@ -54,9 +60,13 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group("Engine arguments");
   };
-  add("--session-len", config.session_len, "Tokens of a conversation; by default as many as the model can")
-      ->type_name("INT");
-  add("--max-batch-size", config.max_batch_size, "Sequences that run at once")->capture_default_str();
+  add("--session-len", config.session_len,
+      "Tokens of a conversation; 0, the default: as many as the model can")
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt));
+  add("--max-batch-size", config.max_batch_size, "Sequences that run at once")
+      ->capture_default_str()
+      ->transform(integer_in(1, kMaxInt));
   add("--cache-max-entry-count", config.cache_max_entry_count,
       "Share of free memory for keys and values, or a number of blocks; by default what a full batch needs, "
       "at most a quarter");
@@ -65,7 +75,9 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
   add("--dtype", config.dtype, "Element type of keys and values: auto, float16, bfloat16, float32")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
-  add("--num-threads", config.num_threads, "CPU threads; by default all")->type_name("INT");
+  add("--num-threads", config.num_threads, "CPU threads; 0, the default: all")
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt));
   command
       .add_flag("--enable-prefix-caching", config.enable_prefix_caching,
                 "Share keys and values of equal beginnings")
@@ -102,6 +114,11 @@ ChatTemplateConfig named_template(const std::string& name) {
   return config;
 }
 
+/// Template names have neither a slash nor an extension.
+bool is_path(const std::string& value) {
+  return value.find('/') != std::string::npos || std::filesystem::path(value).extension() == ".json";
+}
+
 /// --chat-template: a file, JSON text, or a name; --model-name: a name.
 std::optional<ChatTemplateConfig> chosen_template(const ChatFlags& flags) {
   const std::string& value = flags.chat_template;
@@ -110,6 +127,7 @@ std::optional<ChatTemplateConfig> chosen_template(const ChatFlags& flags) {
     return named_template(flags.model_name);
   }
   if (value[0] == '{' || std::filesystem::exists(value)) return ChatTemplateConfig::from_json(value);
+  if (is_path(value)) throw Error(ErrorCode::kNotFound, cat("--chat-template: there is no file ", value));
   return named_template(value);
 }
 
@@ -143,8 +161,13 @@ ChatLoopOptions loop_options(const ChatFlags& flags, const PipelineConfig& confi
 
 /// Off, unless the user asks: a log line in the middle of an answer is in the way.
 LogLevel log_level(const ChatFlags& flags, const Environment& environment) {
-  const std::string& name = flags.log_level.empty() ? environment.log_level : flags.log_level;
-  return log_level_from_string(name.empty() ? "ERROR" : name);
+  const bool from_flag = !flags.log_level.empty();
+  const std::string& name = from_flag ? flags.log_level : environment.log_level;
+  try {
+    return log_level_from_string(name.empty() ? "ERROR" : name);
+  } catch (const Error& error) {
+    throw Error(error.code(), cat(from_flag ? "--log-level" : "TM_LOG_LEVEL", ": ", error.what()));
+  }
 }
 
 std::unique_ptr<Pipeline> load(PipelineConfig config, const Console& console) {
@@ -176,6 +199,7 @@ int run_chat(const ChatFlags& flags, const CommandContext& context) {
 
 void add_chat_command(CLI::App& program, CommandContext& context) {
   CLI::App& command = *program.add_subcommand("chat", "Talk to a model in the terminal");
+  command.footer(kHowToChat);
   const auto flags = std::make_shared<ChatFlags>();
   add_text_flags(command, *flags);
   add_engine_flags(command, flags->config);

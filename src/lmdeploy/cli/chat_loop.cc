@@ -40,7 +40,8 @@ void ChatLoop::run() {
   check_written(console_.out);
 }
 
-/// Lines up to the one that ends a message, joined. Nothing at the end of the input and on Ctrl-C.
+/// Lines up to the one that ends a message, joined. Nothing at the end of the input, and on Ctrl-C where
+/// nothing was typed yet; otherwise that drops what was typed.
 std::optional<std::string> ChatLoop::read_message() {
   console_.out << '\n';
   check_written(console_.out);
@@ -50,7 +51,8 @@ std::optional<std::string> ChatLoop::read_message() {
       end_mark.empty() ? "double enter to end input >>> " : cat("enter ", end_mark, " to end the input >>> ");
   for (bool first = true;; first = false) {
     const InputLine line = reader_.read(prompt);
-    if (line.kind == InputLine::Kind::kInterrupted) return std::nullopt;
+    if (line.kind == InputLine::Kind::kInterrupted && first && line.text.empty()) return std::nullopt;
+    if (line.kind == InputLine::Kind::kInterrupted) return "";
     if (line.kind == InputLine::Kind::kEnd && is_blank(message)) return std::nullopt;
     if (line.kind == InputLine::Kind::kEnd || line.text == end_mark) return message;
     message += (first ? "" : "\n") + line.text;
@@ -88,10 +90,14 @@ void ChatLoop::print_prompt(const std::string& message, const RunOptions& option
 
 void ChatLoop::print_stream(ResponseStream& stream) {
   interrupts_.take();  // from before the answer began
+  bool interrupted = false;
   while (!stream.finished()) {
     const std::optional<Response> piece = stream.next(kInterruptPoll);
-    if (interrupts_.take()) stream.cancel();
-    if (!piece) continue;
+    if (interrupts_.take()) {
+      stream.cancel();
+      interrupted = true;
+    }
+    if (!piece || interrupted) continue;
     console_.out << piece->text;
     check_written(console_.out);
     if (!piece->error_code) continue;

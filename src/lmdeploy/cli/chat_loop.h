@@ -26,7 +26,7 @@ class ChatLoop {
   ChatLoop(Pipeline& pipeline, ChatLoopOptions options, LineReader& reader, Interrupts& interrupts,
            Console console);
 
-  /// Until `exit`, the end of the input, or Ctrl-C at the prompt.
+  /// Until `exit`, the end of the input, or Ctrl-C where nothing is typed.
   void run();
 
  private:

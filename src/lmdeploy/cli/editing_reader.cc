@@ -3,14 +3,17 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cwchar>
 #include <deque>
 
 #include "lmdeploy/cli/interrupts.h"
 #include "lmdeploy/cli/line_reader.h"
 #include "lmdeploy/cli/terminal_mode.h"
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/core/utf8.h"
 
 namespace lmdeploy {
@@ -52,12 +55,17 @@ class EditingReader : public LineReader {
   InputLine read(const std::string& prompt) override {
     prompt_ = prompt;
     interrupted_ = false;
+    interrupts_.take_continue();  // libedit looks at modes and size when it starts a line
+    interrupts_.take_resize();
     int count = 0;
     // By itself libedit shows the prompt first: keys pressed in between would be edited by the terminal.
     ::el_set(edit_, EL_PREP_TERM, 1);
     const wchar_t* line = ::el_wgets(edit_, &count);
-    if (interrupted_) return {InputLine::Kind::kInterrupted, ""};
-    if (line == nullptr || count <= 0) return {InputLine::Kind::kEnd, ""};
+    if (interrupted_) return {InputLine::Kind::kInterrupted, typed_};
+    if (line == nullptr || count <= 0) {
+      show("\n");
+      return {InputLine::Kind::kEnd, ""};
+    }
     HistEventW event;
     if (line[0] != L'\n') ::history_w(history_, &event, H_ENTER, line);
     return {InputLine::Kind::kText, to_utf8(line, count)};
@@ -108,12 +116,67 @@ class EditingReader : public LineReader {
       pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {interrupts_.fd(), POLLIN, 0}};
       const int ready = ::poll(fds, 2, -1);
       if (interrupts_.take()) {
-        interrupted_ = true;
+        leave_line();
         errno = EINTR;
         return false;
       }
+      if (interrupts_.take_continue()) continue_line();
+      if (interrupts_.take_resize()) resize_line();
       if (ready > 0 && fds[0].revents != 0) return true;
     }
+  }
+
+  static void show(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  void leave_line() {
+    interrupted_ = true;
+    chars_.clear();
+    bytes_ = {};
+    const LineInfoW& line = *::el_wline(edit_);
+    typed_ = to_utf8(line.buffer, static_cast<int>(line.lastchar - line.buffer));
+    const int columns = terminal_columns(STDOUT_FILENO);
+    const int rows_below = row_at(line.lastchar, columns) - row_at(line.cursor, columns);
+    show(std::string(static_cast<size_t>(rows_below) + 1, '\n'));
+  }
+
+  /// The shell has had the terminal: its modes are the shell's, and the cursor is below what the shell wrote.
+  void continue_line() {
+    ::el_set(edit_, EL_PREP_TERM, 0);
+    ::el_set(edit_, EL_PREP_TERM, 1);
+    interrupts_.take_resize();
+    ::el_resize(edit_);
+    redraw(0);
+  }
+
+  /// Terminals wrap what they show anew, so the cursor may be in another row of the line than before.
+  void resize_line() {
+    ::el_resize(edit_);
+    redraw(row_at(::el_wline(edit_)->cursor, terminal_columns(STDOUT_FILENO)));
+  }
+
+  /// Writes the line anew, from `rows` above the cursor on.
+  void redraw(int rows) {
+    const char* clear = nullptr;
+    ::el_get(edit_, EL_GETTC, "cd", &clear);
+    std::string start = "\n";
+    if (clear != nullptr && *clear == '\033') {
+      start = rows > 0 ? cat("\r\033[", rows, "A\033[J") : "\r\033[J";
+    }
+    show(start);
+    ::el_set(edit_, EL_REFRESH);
+  }
+
+  /// The row of the edited line, prompt included, in which a terminal of `columns` shows `at`.
+  int row_at(const wchar_t* at, int columns) const {
+    size_t width = prompt_.size();  // ASCII
+    for (const wchar_t* c = ::el_wline(edit_)->buffer; c != at; ++c) {
+      const int char_width = ::wcwidth(*c);
+      width += char_width < 0 ? 2 : static_cast<size_t>(char_width);  // control characters: ^A
+    }
+    return static_cast<int>(width) / std::max(columns, 1);
   }
 
   Utf8TerminalMode mode_;  // before libedit notes the terminal's modes
@@ -124,6 +187,7 @@ class EditingReader : public LineReader {
   Utf8Assembler bytes_;         // of a character that is not whole yet
   std::deque<char32_t> chars_;  // whole, not yet asked for
   bool interrupted_ = false;
+  std::string typed_;  // before the interrupt
 };
 
 }  // namespace

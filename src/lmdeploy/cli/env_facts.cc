@@ -10,6 +10,7 @@
 #include "lmdeploy/cli/build_facts.h"
 #include "lmdeploy/cli/child_process.h"
 #include "lmdeploy/cli/environment.h"
+#include "lmdeploy/cli/python_facts.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/system_memory.h"
 #include "lmdeploy/core/thread_pool.h"
@@ -104,32 +105,14 @@ void gather_gpus(const Environment& environment, EnvFacts& facts) {
   if (!facts.gpus.empty()) facts.gpu_topology = output_of({"nvidia-smi", "topo", "-m"});
 }
 
-/// Prints the version and path of Python, then a line "name version" for each package that is there; imports
-/// nothing.
-constexpr const char* kPythonScript = R"(import sys
-from importlib import metadata
-print(sys.version.split()[0], sys.executable)
-for name in sys.argv[1:]:
-    try:
-        print(name, metadata.version(name))
-    except metadata.PackageNotFoundError:
-        pass
-)";
-
 void gather_python(EnvFacts& facts) {
-  const std::vector<std::string> names = {"lmdeploy", "numpy",   "torch",    "torchvision", "transformers",
-                                          "gradio",   "fastapi", "pydantic", "triton"};
-  std::vector<std::string> command = {"python3", "-c", kPythonScript};
-  command.insert(command.end(), names.begin(), names.end());
-  std::istringstream lines(output_of(command).value_or(""));
-  std::string line;
-  if (std::getline(lines, line)) facts.python = line;
-  std::map<std::string, std::string> versions;
-  for (std::string name, version; lines >> name >> version;) versions[name] = version;
-  for (const std::string& name : names) {
-    const auto found = versions.find(name);
-    facts.packages.emplace_back(name, found == versions.end() ? std::nullopt : std::optional(found->second));
-  }
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  PythonFacts python = ask_python(python_for(program.parent_path().string()),
+                                  {"lmdeploy", "numpy", "torch", "torchvision", "transformers", "gradio",
+                                   "fastapi", "pydantic", "triton"});
+  facts.python = std::move(python.version_and_path);
+  facts.packages = std::move(python.packages);
 }
 
 /// Python puts the current folder first when it runs scripts with -m or -c.

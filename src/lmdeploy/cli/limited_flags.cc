@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 
+#include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
@@ -11,6 +13,8 @@ namespace {
 // The help text's groups, as LMDeploy has them.
 constexpr const char* kGeneral = "Options";
 constexpr const char* kEngine = "Engine arguments";
+
+using IntLimits = std::numeric_limits<int>;
 
 bool contains(const std::vector<std::string>& list, const std::string& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -131,7 +135,7 @@ void LimitedFlags::add_to(CLI::App& command, const std::vector<LimitedFlag>& fla
     } else {
       option->type_name(flag.type)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
-    if (flag.type == "INT") option->check(CLI::Number);
+    if (flag.type == "INT") option->transform(integer_in(IntLimits::min(), IntLimits::max()));
     if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
   }
 }

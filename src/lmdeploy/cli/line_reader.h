@@ -12,7 +12,9 @@ class Interrupts;
 struct InputLine {
   enum class Kind { kText, kEnd, kInterrupted };
   Kind kind = Kind::kEnd;
-  std::string text;  // valid UTF-8 (bytes that are none become U+FFFD), without the newline
+  /// Valid UTF-8 (bytes that are none become U+FFFD), without the newline. kInterrupted: what was typed so
+  /// far.
+  std::string text;
 };
 
 class LineReader {

@@ -56,8 +56,16 @@ int usage_error(const CLI::App& program, const std::string& reason, std::ostream
   return 2;
 }
 
+void set_up_log(const LogOptions& options) {
+  try {
+    configure_log(options);
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("LMDEPLOY_LOG_FILE: ", error.what()));
+  }
+}
+
 int run_selected(const CLI::App& program, const CommandContext& context) {
-  configure_log(context.environment.log);
+  set_up_log(context.environment.log);
   if (context.run) return context.run();
   print_help(selected(program), context.console.out);
   return 0;

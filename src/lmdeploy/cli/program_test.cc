@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
 
 namespace lmdeploy {
@@ -46,7 +47,9 @@ TEST(Program, F78_VersionAndHelpNeedNothing) {
     EXPECT_EQ(help.err, "");
   }
   EXPECT_NE(run({"serve"}).out.find("api_server"), std::string::npos);
-  EXPECT_NE(run({"chat", "-h"}).out.find("--session-len"), std::string::npos);
+  const std::string chat_help = run({"chat", "-h"}).out;
+  for (const char* word : {"--session-len", "`end` starts a new conversation", "`exit` leaves"})
+    EXPECT_NE(chat_help.find(word), std::string::npos) << chat_help;
 }
 
 TEST(Program, WrongCommandLinesEndWithCode2) {
@@ -63,6 +66,25 @@ TEST(Program, WrongCommandLinesEndWithCode2) {
     EXPECT_EQ(outcome.out, "");
     EXPECT_NE(outcome.err.find(": error: "), std::string::npos) << outcome.err;
   }
+}
+
+TEST(Program, IntegersOutOfRange) {
+  const auto refuses = [](const char* flag, const char* value, const char* reason) {
+    const Outcome outcome = run({"chat", "m", flag, value});
+    EXPECT_EQ(outcome.code, 2) << flag << " " << value;
+    const std::string line = std::string("lmdeploy chat: error: ") + flag + ": " + value +
+                             " is not an integer from " + reason + "\n";
+    EXPECT_EQ(outcome.err.rfind(line, 0), 0u) << outcome.err;
+  };
+  for (const char* value : {"99999999999999999999", "2147483648", "-1", "1.5", "0x10", "", "1 "}) {
+    refuses("--session-len", value, "0 to 2147483647");
+    refuses("--num-threads", value, "0 to 2147483647");
+    refuses("--max-batch-size", value, "1 to 2147483647");
+  }
+  refuses("--max-batch-size", "0", "1 to 2147483647");
+  refuses("--tp", "99999999999999999999", "-2147483648 to 2147483647");
+  refuses("--tp", "1.5", "-2147483648 to 2147483647");
+  expect_one_error_line(run({"chat", "m", "--tp", "010"}), {"--tp 10;"});  // not octal
 }
 
 TEST(Program, MissingCommandsSayWhatToUse) {
@@ -97,7 +119,22 @@ TEST(Program, BadInput_ChatModelAndTemplate) {
                         {"internlm", "hub"});
   expect_one_error_line(run({"chat", testing::TempDir(), "--chat-template", "no-such"}),
                         {"no-such", "llama2"});
-  expect_one_error_line(run({"chat", testing::TempDir(), "--log-level", "loud"}), {"loud", "WARNING"});
+  for (const char* file : {"/no/such/file", "no-such.json"})
+    expect_one_error_line(run({"chat", testing::TempDir(), "--chat-template", file}),
+                          {"--chat-template: there is no file", file});
+  expect_one_error_line(run({"chat", "https://hub.example/a/b"}),
+                        {"https://hub.example/a/b", "not downloaded"});
+  expect_one_error_line(run({"chat", testing::TempDir(), "--log-level", "loud"}),
+                        {"--log-level: ", "loud", "WARNING"});
+  ::setenv("TM_LOG_LEVEL", "louder", 1);
+  expect_one_error_line(run({"chat", testing::TempDir()}), {"TM_LOG_LEVEL: ", "louder", "WARNING"});
+  ::unsetenv("TM_LOG_LEVEL");
+}
+
+TEST(Program, BadInput_LogFile) {
+  ::setenv("LMDEPLOY_LOG_FILE", "/dev/null/log", 1);
+  expect_one_error_line(run({"list"}), {"LMDEPLOY_LOG_FILE: ", "/dev/null/log"});
+  ::unsetenv("LMDEPLOY_LOG_FILE");
 }
 
 TEST(Program, List) {

@@ -11,7 +11,8 @@ import types
 import typing
 from typing import Any
 
-from .errors import ArgumentTypeError
+from ._inputs import MAX_INT, check_text, show
+from .errors import ArgumentTypeError, ConfigValueError
 
 _MISMATCH = object()
 
@@ -60,6 +61,20 @@ def convert(value: Any, hint: Any) -> Any:
     return value if isinstance(value, hint) else _MISMATCH
 
 
+def _check_leaves(value: Any, where: str) -> None:
+    """Native integers have 32 bits, native text is UTF-8. Values of mappings are checked where they are used."""
+    if isinstance(value, str):
+        check_text(value, where)
+    elif isinstance(value, int) and not -MAX_INT <= value <= MAX_INT:
+        raise ConfigValueError(f"{where} is {show(value)}; expected 0 to {MAX_INT}")
+    elif isinstance(value, dict):
+        for key in value:
+            _check_leaves(key, f"{where}: a key")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _check_leaves(item, f"{where}[{i}]")
+
+
 @functools.cache
 def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
@@ -71,6 +86,8 @@ class Config:
     Raises ArgumentTypeError (a TypeError and ValueError) for unknown names and values of the wrong type, at
     construction and at assignment.
     """
+
+    _WIDE = ()  # names of fields whose integers may be of any size
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
@@ -101,11 +118,16 @@ class Config:
         hint = _hints(type(self)).get(name)  # type: ignore[arg-type]
         if hint is None:
             raise ArgumentTypeError(f"{type(self).__name__} has no field {name!r}")
-        converted = convert(value, hint)
+        where = f"{type(self).__name__}.{name}"
+        try:
+            converted = convert(value, hint)
+        except OverflowError:
+            raise ConfigValueError(f"{where} is {show(value)}; expected a number below 1e308") from None
         if converted is _MISMATCH:
             expected = str(hint.__name__ if isinstance(hint, type) else hint).replace("typing.", "")
-            raise ArgumentTypeError(f"{type(self).__name__}.{name} is {value!r} ({type(value).__name__}); "
-                                    f"expected {expected}")
+            raise ArgumentTypeError(f"{where} is {show(value)} ({type(value).__name__}); expected {expected}")
+        if name not in self._WIDE:
+            _check_leaves(converted, where)
         return converted
 
     def _validate(self) -> None:

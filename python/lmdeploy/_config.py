@@ -11,7 +11,7 @@ import types
 import typing
 from typing import Any
 
-from ._inputs import MAX_INT, check_text, show
+from ._inputs import MAX_INT, check_text, plain, show
 from .errors import ArgumentTypeError, ConfigValueError
 
 _MISMATCH = object()
@@ -21,6 +21,7 @@ def _convert_number(value: Any, kind: type) -> Any:
     """numpy numbers become plain ones; a bool is not a number here."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return _MISMATCH
+    value = plain(value)
     if kind is int:
         return operator.index(value) if hasattr(value, "__index__") else _MISMATCH
     return float(value) if isinstance(value, numbers.Real) else _MISMATCH
@@ -32,6 +33,7 @@ def _convert_items(value: Any, hints: tuple, container: type) -> Any:
             return _MISMATCH
         flat = [convert(item, hint) for pair in value.items() for item, hint in zip(pair, hints, strict=True)]
         return _MISMATCH if _has_mismatch(flat) else dict(zip(flat[::2], flat[1::2], strict=True))
+    value = plain(value)
     if isinstance(value, (str, bytes, collections.abc.Mapping)) or not isinstance(value, collections.abc.Iterable):
         return _MISMATCH
     items = [convert(item, hints[0]) for item in value]
@@ -87,7 +89,7 @@ class Config:
     construction and at assignment.
     """
 
-    _WIDE = ()  # names of fields whose integers may be of any size
+    _WIDE: tuple[str, ...] = ()  # names of fields whose integers may be of any size
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]

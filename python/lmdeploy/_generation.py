@@ -46,7 +46,8 @@ class GenerationConfig(Config):
         logprobs: Log probabilities of that many tokens at each position, from the full distribution; None: none.
         output_logits: ``"all"`` (prompt and answer) or ``"generation"``: raw logits in ``Response.logits``.
         include_stop_str_in_output: Keep the stop word or stop token at the end of the answer.
-        repetition_ngram_size, repetition_ngram_threshold: Stop when an n-gram of that size repeats that often; either 0 or less: off.
+        repetition_ngram_size, repetition_ngram_threshold: Stop when an n-gram of that size repeats that often; off
+            when either is 0 or less.
         presence_penalty, frequency_penalty: In [-2, 2]; subtracted from the logits of generated tokens, once and per
             occurrence.
         logit_bias: {token id: value added to its logit}.

@@ -18,6 +18,11 @@ def show(value: Any) -> str:
     return reprlib.repr(value)
 
 
+def plain(value: Any) -> Any:
+    """Arrays, tensors and their numbers as lists and numbers."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def check_text(text: Any, where: str) -> str:
     """``text``. Raises for anything but text that UTF-8 can write."""
     if not isinstance(text, str):
@@ -33,6 +38,7 @@ def check_text(text: Any, where: str) -> str:
 
 def check_int(value: Any, where: str, low: int = 0, high: int = MAX_INT) -> int:
     """``value`` as a plain int. Raises for other types and values outside [low, high]."""
+    value = plain(value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentTypeError(f"{where} is {show(value)} ({type(value).__name__}); expected an integer")
     if not low <= value <= high:
@@ -45,11 +51,6 @@ def check_flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise ArgumentTypeError(f"{where} is {show(value)}; expected True or False")
     return value
-
-
-def plain(value: Any) -> Any:
-    """Arrays, tensors and their numbers as lists and numbers."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _is_list(value: Any) -> bool:

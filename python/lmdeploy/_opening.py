@@ -11,7 +11,7 @@ from typing import Any
 from . import _core
 from ._engine_configs import ENGINE_CONFIGS, EngineConfig, TurbomindEngineConfig, modern
 from ._fields import check_fields
-from ._inputs import check_path, check_text
+from ._inputs import check_path, check_text, show
 from ._native import native_pipeline_config
 from ._progress import Progress
 from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError, NotFoundError
@@ -41,7 +41,7 @@ def set_log_level(level: str) -> None:
     """What both sides log. A TM_LOG_LEVEL of the environment wins over ``level`` on the native side."""
     global _level_is_ours
     if not isinstance(level, str):
-        raise ArgumentTypeError(f"log_level is {level!r}; expected CRITICAL, ERROR, WARNING, INFO or DEBUG")
+        raise ArgumentTypeError(f"log_level is {show(level)}; expected CRITICAL, ERROR, WARNING, INFO or DEBUG")
     _configure_log()
     _core.set_log_level(check_text(level, "log_level"))
     logger.setLevel({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(level.upper(), level.upper()))

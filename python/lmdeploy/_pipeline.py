@@ -188,6 +188,8 @@ class Pipeline(AsyncAnswers):
         rendering = Rendering.of(do_preprocess, **template_arguments)
         group = _core.ResponseGroup(self._core)
         if sessions is not None:
+            if not isinstance(sessions, (Session, list, tuple)):
+                raise ArgumentTypeError(f"sessions is {type(sessions).__name__}; expected one Session per prompt")
             turns = [sessions] if isinstance(sessions, Session) else [
                 _check_session(self, session, f"sessions[{i}]") for i, session in enumerate(sessions)]
             if len(turns) != len(batch):
@@ -286,7 +288,10 @@ class Pipeline(AsyncAnswers):
 
     def _template_for(self, config: ChatTemplateConfig | None) -> Any:
         """What renders in Python; None: the native side does."""
-        return config.chat_template if config is not None else self._template
+        if config is None:
+            return self._template
+        check_template_config(config)
+        return config.chat_template
 
     def _native_prompt(self, prompt: Any, rendering: Rendering, template: Any) -> Any:
         """``prompt`` as the native side takes it: ids when a template written in Python has rendered it."""

@@ -33,7 +33,8 @@ class Rendering:
                                         f"gen_config=GenerationConfig({name}=...)")
             if name not in _NAMES:
                 raise ArgumentTypeError(f"unexpected argument {name!r}; the chat template takes {', '.join(_NAMES)}")
-        variables = given.get("chat_template_kwargs") or {}
+        variables = given.get("chat_template_kwargs")
+        variables = {} if variables is None else variables
         if not isinstance(variables, dict):
             raise ArgumentTypeError(f"chat_template_kwargs is {type(variables).__name__}; expected a dict")
         tools = given.get("tools")
@@ -41,12 +42,12 @@ class Rendering:
             raise ArgumentTypeError(f"tools is {type(tools).__name__}; expected a list of functions")
         named = {name: given[name] for name in ("enable_thinking", "reasoning_effort") if given.get(name) is not None}
         continues = given.get("continue_final_message")
-        continues = False if continues is None else continues
+        continues = continues is not None and check_flag(continues, "continue_final_message")
         generates = given.get("add_generation_prompt")
         generates = not continues if generates is None else generates
         thinks = named.get("enable_thinking", True)
-        for name, flag in (("do_preprocess", do_preprocess), ("continue_final_message", continues),
-                           ("add_generation_prompt", generates), ("enable_thinking", thinks)):
+        for name, flag in (("do_preprocess", do_preprocess), ("add_generation_prompt", generates),
+                           ("enable_thinking", thinks)):
             check_flag(flag, name)
         if generates and continues:
             raise InvalidArgumentError("continue_final_message and add_generation_prompt are both True; a prompt "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _core
-from ._inputs import check_text
+from ._inputs import check_text, show
 from .errors import ArgumentTypeError
 
 
@@ -43,7 +43,7 @@ def _local_time(now: datetime.datetime | float) -> _core.LocalTime:
         try:
             now = datetime.datetime.fromtimestamp(now)
         except (OverflowError, OSError, ValueError) as error:
-            raise ArgumentTypeError(f"now: {now} is no timestamp: {error}") from None
+            raise ArgumentTypeError(f"now: {show(now)} is no timestamp: {error}") from None
     if not isinstance(now, datetime.datetime):
         raise ArgumentTypeError(f"now: expected a datetime or a timestamp, found {type(now).__name__}")
     local = _core.LocalTime()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _core
-from ._inputs import check_flag, check_ids, check_path, check_text, plain
+from ._inputs import MAX_INT, check_flag, check_ids, check_int, check_path, check_text, plain
 from .errors import ArgumentTypeError
 
 _FEW = 5  # indexes_containing_token: more pieces than that make the word too common
@@ -72,8 +72,9 @@ class Tokenizer:
             add_bos: False drops a leading BOS.
             add_special_tokens: Whether the tokenizer's own rules (BOS, EOS) apply.
         """
-        ids = self._native.encode(check_text(s, "encode: the text"), check_flag(add_special_tokens, "add_special_tokens"))
-        if not add_bos and ids and ids[0] == self.bos_token_id:
+        check_text(s, "encode: the text")
+        ids = self._native.encode(s, check_flag(add_special_tokens, "add_special_tokens"))
+        if not check_flag(add_bos, "add_bos") and ids and ids[0] == self.bos_token_id:
             ids = ids[1:]
         return ids
 
@@ -88,7 +89,8 @@ class Tokenizer:
         t = plain(t)
         ids = check_ids([t] if hasattr(t, "__index__") else t, "decode: ids")
         check_flag(skip_special_tokens, "skip_special_tokens")
-        if not offset:
+        offset = 0 if offset is None else check_int(offset, "offset", low=-MAX_INT)
+        if offset == 0:
             return self._native.decode(ids, skip_special_tokens)
         stream = _core.Detokenizer(self._native, skip_special_tokens)
         stream.push(ids[:offset])
@@ -106,6 +108,9 @@ class Tokenizer:
         check_flag(skip_special_tokens, "skip_special_tokens")
         if state._stream is None:
             state._stream = _core.Detokenizer(self._native, skip_special_tokens)
+        all_input_ids = plain(all_input_ids)
+        if not isinstance(all_input_ids, Sequence):
+            raise ArgumentTypeError(f"all_input_ids is {type(all_input_ids).__name__}; expected a list of token ids")
         new_ids = check_ids(all_input_ids[state.ids_offset:], "all_input_ids")
         state.ids_offset = len(all_input_ids)
         return state._stream.push(new_ids), state
@@ -114,6 +119,7 @@ class Tokenizer:
         """An object with ``input_ids``; for a list of texts a list of id lists."""
         if isinstance(s, str):
             return TokenizerOutput(self.encode(s))
+        s = plain(s)
         if not isinstance(s, Iterable):
             raise ArgumentTypeError(f"a tokenizer takes text or a list of texts; found {type(s).__name__}")
         return TokenizerOutput([self.encode(text) for text in s])

@@ -138,6 +138,8 @@ def test_session_that_is_none(pipe, endless):
         pipe.chat("a", session=3)
     with pytest.raises(TypeError, match=r"sessions\[1\] is str; expected a Session"):
         pipe.stream_infer(["a", "b"], sessions=[pipe.session(), "b"])
+    with pytest.raises(TypeError, match="sessions is int"):
+        pipe.stream_infer(["a"], sessions=3)
     with pytest.raises(ValueError, match="another pipeline"):
         pipe.chat("a", session=endless.session())
 
@@ -205,6 +207,10 @@ def test_gen_config_of_the_wrong_type_or_with_bad_ids(pipe):
         pipe("x", gen_config={"top_k": 1})
     with pytest.raises(ValueError, match="vocabulary"):
         pipe("x", gen_config=GenerationConfig(stop_token_ids=[10 ** 6]))
+    with pytest.raises(TypeError, match="chat_template_config is dict"):
+        pipe("x", chat_template_config={})
+    with pytest.raises(TypeError, match="chat_template_kwargs is list"):
+        pipe("x", chat_template_kwargs=[])
     with pytest.raises(TypeError, match="do_preprocess"):
         pipe("x", None, 512)
 
@@ -320,9 +326,11 @@ def test_get_ppl_takes_arrays_and_tensors(pipe):
 
 
 BAD_IDS = [("", TypeError, "input_ids is ''"), (None, TypeError, "input_ids is None"), (5, TypeError, "input_ids is 5"),
-           ({1: 2}, TypeError, "input_ids is {1: 2}"), ([[1, 2**40]], ValueError, r"input_ids\[0\]\[1\] is 1099511627776"),
+           ({1: 2}, TypeError, "input_ids is {1: 2}"),
+           ([[1, 2**40]], ValueError, r"input_ids\[0\]\[1\] is 1099511627776"),
            ([[1.5, 2]], TypeError, r"input_ids\[0\]\[0\] is 1.5"), (np.array([1.5, 2]), TypeError, r"\[0\] is 1.5"),
-           ([{"role": "user"}], TypeError, r"input_ids\[0\] is {'role': 'user'}"), ([1, "2"], TypeError, r"\[1\] is '2'"),
+           ([{"role": "user"}], TypeError, r"input_ids\[0\] is {'role': 'user'}"),
+           ([1, "2"], TypeError, r"\[1\] is '2'"),
            ([[1, -2]], ValueError, "is -2"), ([1, True], TypeError, r"\[1\] is True")]
 
 

@@ -118,6 +118,14 @@ def test_numbers_of_numpy_and_single_words_are_taken():
     assert config.stop_words == ["end"]
 
 
+def test_arrays_are_lists_and_no_numbers():
+    assert GenerationConfig(stop_token_ids=np.array([1, 2])).stop_token_ids == [1, 2]
+    assert GenerationConfig(top_k=np.array(3)).top_k == 3
+    for name, value in (("top_k", np.array([3])), ("stop_token_ids", np.array(3)), ("temperature", np.array([1.5]))):
+        with pytest.raises(lmdeploy.LmdeployError, match=f"{name} is"):
+            GenerationConfig(**{name: value})
+
+
 def test_assignment_is_checked_too():
     config = GenerationConfig()
     config.top_k = 5

@@ -76,9 +76,18 @@ def test_lone_surrogates_are_named(tokenizer):
         MODELS.get("qwen")().get_prompt("\ud800")
 
 
+def test_templates_refuse_what_is_no_prompt():
+    template = MODELS.get("qwen")()
+    for call in (template.get_prompt, template.messages2prompt, ChatTemplateConfig.from_json):
+        for value in (None, 1, True):
+            with pytest.raises(TypeError, match=f"(is|found) {type(value).__name__}"):
+                call(value)
+
+
 def test_flags_are_true_or_false(tokenizer):
     template = MODELS.get("qwen")()
-    for call in (lambda: tokenizer.encode("a", add_special_tokens=1), lambda: template.get_prompt("a", 1),
+    for call in (lambda: tokenizer.encode("a", add_special_tokens=1), lambda: tokenizer.encode("a", add_bos=None),
+                 lambda: template.get_prompt("a", 1),
                  lambda: tokenizer.decode([97], skip_special_tokens="no"),
                  lambda: template.messages2prompt("a", add_generation_prompt=0)):
         with pytest.raises(lmdeploy.LmdeployError, match="expected True or False"):

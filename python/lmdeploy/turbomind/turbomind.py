@@ -199,6 +199,7 @@ class TurboMindInstance:
 
     def cancel(self, session_id: int) -> None:
         """Interrupts what the session runs; what was generated stays in it."""
+        _native_id(session_id)
         if session_id in self._running:
             self._running[session_id].cancel_all()
 

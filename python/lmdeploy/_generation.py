@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class GenerationConfig(Config):
         ArgumentTypeError: (a TypeError and ValueError) a wrong type or an unknown name.
     """
 
-    _WIDE = ("random_seed",)
+    _WIDE = ("n", "random_seed")
 
     n: int = 1
     max_new_tokens: int | None = 512
@@ -104,6 +105,9 @@ class GenerationConfig(Config):
         for name, (low, high) in _RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise ConfigValueError(f"gen_config.{name} is {show(getattr(self, name))}; expected {low} to {high}")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise ConfigValueError(f"gen_config.repetition_penalty is {self.repetition_penalty}; expected a number "
+                                   "above 0 (1: off)")
         try:
             native_generation_config(self).validate()
         except InvalidArgumentError as error:
@@ -128,7 +132,7 @@ class EngineGenerationConfig(Config):
     """The older, id-based form for ``TurboMind`` instances: stop and bad words are token ids, and tokens are drawn
     unless ``top_k`` is 1 (the default)."""
 
-    _WIDE = ("random_seed",)
+    _WIDE = ("n", "random_seed")
 
     n: int = 1
     max_new_tokens: int | None = 512

@@ -36,6 +36,7 @@ def _one_config(config: Any) -> GenerationConfig:
         config = config.to_generation_config()
     if not isinstance(config, GenerationConfig):
         raise ArgumentTypeError(f"gen_config is {type(config).__name__}; expected GenerationConfig")
+    config._validate()  # fields may have been assigned since it was made
     check_fields(config)
     _warn_if_greedy(config)
     return config

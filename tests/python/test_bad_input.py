@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -216,10 +217,12 @@ def test_gen_config_of_the_wrong_type_or_with_bad_ids(pipe):
 
 
 def test_gen_config_changed_to_a_bad_value_is_refused_when_used(pipe):
-    config = GenerationConfig(do_sample=True)
-    config.temperature = 5.0
-    with pytest.raises(ValueError, match="temperature"):
-        pipe("x", gen_config=config)
+    for name, value in (("temperature", 1e30), ("n", 2**40), ("top_k", -2)):
+        config = GenerationConfig(do_sample=True)
+        setattr(config, name, value)
+        for call in (pipe, pipe.stream_infer, pipe.chat):
+            with pytest.raises(ValueError, match=f"{name} is {re.escape(str(value))};"):
+                call("x", gen_config=config)
 
 
 @pytest.mark.parametrize("field, value", [("quant_policy", 8), ("quant_policy", "int4"), ("device_type", "cuda"),

@@ -65,8 +65,9 @@ def test_message_of_an_integer_out_of_range_has_all_parts():
         GenerationConfig(max_new_tokens=2**63)
     with pytest.raises(ValueError, match=r"stop_token_ids\[1\] is 1099511627776; expected 0 to 2147483647$"):
         GenerationConfig(stop_token_ids=[1, 2**40])
-    with pytest.raises(ValueError, match=r"n is 16385; expected 1 to 16384$"):
-        GenerationConfig(n=16385)
+    for n in (16385, 2**40):
+        with pytest.raises(ValueError, match=rf"n is {n}; expected 1 to 16384$"):
+            GenerationConfig(n=n)
 
 
 def test_numbers_are_echoed_as_given():
@@ -74,6 +75,8 @@ def test_numbers_are_echoed_as_given():
         GenerationConfig(temperature=1e30)
     with pytest.raises(ValueError, match=r"top_p is -0\.1;"):
         GenerationConfig(top_p=-0.1)
+    with pytest.raises(ValueError, match=r"repetition_penalty is -0\.1;"):
+        GenerationConfig(repetition_penalty=-0.1)
 
 
 @pytest.mark.parametrize("make, words", [

@@ -1,5 +1,6 @@
 // What the files of lmdeploy._core share: one bind_ function each, and conversions between Python and native
-// values.
+// values. Arguments that can be large come as handles or views: nanobind's casters end the process when
+// memory does.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,14 +24,14 @@ void bind_streams(nb::module_& m);
 void bind_pipeline(nb::module_& m);
 
 /// None, bool, int, float, str, and dicts, lists and tuples of those. Throws Error(kInvalidArgument) naming
-/// the place (`where` is its root: "messages"), UnicodeEncodeError for text with lone surrogates.
+/// the place (`where` is its root: "messages").
 Json json_from_python(nb::handle value, const std::string& where);
-/// The UTF-8 of a str. Throws UnicodeEncodeError (a ValueError) for lone surrogates.
-std::string utf8_from_python(nb::handle text);
+/// The UTF-8 of a str. Throws Error(kInvalidArgument) for lone surrogates.
+std::string utf8_from_python(nb::handle text, const std::string& where);
 /// Token ids from any sequence of ints or an integer array. Throws Error(kInvalidArgument).
 std::vector<int> ids_from_python(nb::handle ids, const std::string& where);
-/// str: text; a sequence of ints: ids; anything else: messages.
-Prompt prompt_from_python(nb::handle prompt);
+/// str: text; a sequence of ints: ids; anything else: messages, which errors call `where`.
+Prompt prompt_from_python(nb::handle prompt, const std::string& where = "messages");
 /// A float32 array [values.size() / width, width] that owns `values`; None when there are none.
 nb::object rows_to_numpy(std::vector<float>&& values, int64_t width);
 

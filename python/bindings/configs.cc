@@ -1,9 +1,12 @@
 // PipelineConfig, GenerationConfig, ChatTemplateConfig and RunOptions as plain attribute holders; the package
 // fills them field by field from its own documented classes.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include <filesystem>
 
 #include "bindings/bindings.h"
 
@@ -14,7 +17,9 @@ void bind_pipeline_config(nb::module_& m) {
   using C = PipelineConfig;
   nb::class_<C>(m, "PipelineConfig", "What a pipeline is opened with.")
       .def(nb::init<>())
-      .def_rw("model_path", &C::model_path)
+      .def_prop_rw(
+          "model_path", [](const C& self) { return std::filesystem::path(self.model_path); },
+          [](C& self, const std::filesystem::path& path) { self.model_path = path.string(); })
       .def_rw("dtype", &C::dtype)
       .def_rw("device_type", &C::device_type)
       .def_rw("session_len", &C::session_len)

@@ -10,7 +10,8 @@
 namespace lmdeploy::python {
 namespace {
 
-constexpr int kMaxDepth = 256;  // as parse_json()
+constexpr int kMaxDepth = 256;         // as parse_json()
+constexpr size_t kMaxPlaceBytes = 40;  // of a place nested that deeply
 
 [[noreturn]] void throw_bad_value(const std::string& where, nb::handle value, std::string_view expected) {
   throw Error(ErrorCode::kInvalidArgument,
@@ -23,7 +24,7 @@ Json convert_dict(nb::handle value, const std::string& where, int depth) {
   JsonObject object;
   for (auto [key, item] : nb::borrow<nb::dict>(value)) {
     if (!nb::isinstance<nb::str>(key)) throw_bad_value(cat(where, ", a key"), key, "str");
-    const std::string name = utf8_from_python(key);
+    const std::string name = utf8_from_python(key, cat(where, ", a key"));
     object[name] = convert(item, cat(where, ".", name), depth + 1);
   }
   return object;
@@ -51,13 +52,15 @@ Json convert_int(nb::handle value, const std::string& where) {
 
 Json convert(nb::handle value, const std::string& where, int depth) {
   if (depth > kMaxDepth) {
-    throw Error(ErrorCode::kInvalidArgument, cat("nested deeper than ", kMaxDepth, " levels: ", where));
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("nested deeper than ", kMaxDepth,
+                    " levels, or inside itself: ", where.substr(0, kMaxPlaceBytes), "..."));
   }
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::int_>(value)) return convert_int(value, where);
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
-  if (nb::isinstance<nb::str>(value)) return boost::json::string(utf8_from_python(value));
+  if (nb::isinstance<nb::str>(value)) return boost::json::string(utf8_from_python(value, where));
   if (nb::isinstance<nb::dict>(value)) return convert_dict(value, where, depth);
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
     return convert_sequence(value, where, depth);
@@ -69,11 +72,14 @@ Json convert(nb::handle value, const std::string& where, int depth) {
 
 Json json_from_python(nb::handle value, const std::string& where) { return convert(value, where, 0); }
 
-std::string utf8_from_python(nb::handle text) {
+std::string utf8_from_python(nb::handle text, const std::string& where) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-  if (data == nullptr) throw nb::python_error();
-  return {data, static_cast<size_t>(size)};
+  if (data != nullptr) return {data, static_cast<size_t>(size)};
+  if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  throw Error(ErrorCode::kInvalidArgument,
+              cat(where, ": the text holds a lone surrogate; expected text that UTF-8 can write"));
 }
 
 std::vector<int> ids_from_python(nb::handle ids, const std::string& where) {
@@ -98,13 +104,13 @@ std::vector<int> ids_from_python(nb::handle ids, const std::string& where) {
   return result;
 }
 
-Prompt prompt_from_python(nb::handle prompt) {
-  if (nb::isinstance<nb::str>(prompt)) return utf8_from_python(prompt);
+Prompt prompt_from_python(nb::handle prompt, const std::string& where) {
+  if (nb::isinstance<nb::str>(prompt)) return utf8_from_python(prompt, where);
   if (PySequence_Check(prompt.ptr()) != 0 && nb::len(prompt) > 0) {
     const nb::object first = prompt[0];
     if (PyIndex_Check(first.ptr()) != 0) return ids_from_python(prompt, "prompt");
   }
-  return json_from_python(prompt, "messages");
+  return json_from_python(prompt, where);
 }
 
 nb::object rows_to_numpy(std::vector<float>&& values, int64_t width) {

@@ -1,5 +1,7 @@
 // Native errors become the exception classes of lmdeploy.errors, by their code.
 #include <exception>
+#include <new>
+#include <stdexcept>
 
 #include "bindings/bindings.h"
 
@@ -13,15 +15,22 @@ nb::object exception_class(ErrorCode code) {
   return table[nb::str(name.data(), name.size())];
 }
 
+void raise(ErrorCode code, std::string_view message) {
+  const nb::object text =
+      nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+  PyErr_SetObject(exception_class(code).ptr(), text.ptr());
+}
+
 void translate(const std::exception_ptr& pointer, void*) {
+  constexpr std::string_view kOutOfMemory = "out of memory: what was asked for does not fit";
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    const nb::object type = exception_class(error.code());
-    const std::string message = error.what();
-    const nb::object text =
-        nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
-    PyErr_SetObject(type.ptr(), text.ptr());
+    raise(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    raise(ErrorCode::kResourceExhausted, kOutOfMemory);
+  } catch (const std::length_error&) {  // a container that no memory could hold
+    raise(ErrorCode::kResourceExhausted, kOutOfMemory);
   }
 }
 

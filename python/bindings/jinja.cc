@@ -2,9 +2,11 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include <array>
 #include <optional>
+#include <string_view>
 
 #include "bindings/bindings.h"
 #include "lmdeploy/jinja/template.h"
@@ -36,11 +38,11 @@ void set_date(LocalTime& self, const DateFields& fields) {
   self.date.tm_yday = fields[7] - 1;
 }
 
-std::string render_template(const std::string& source, const nb::dict& variables,
+std::string render_template(std::string_view source, const nb::dict& variables,
                             const std::optional<LocalTime>& now) {
   const Json converted = json_from_python(variables, "variables");
   const nb::gil_scoped_release release;
-  const jinja::Template parsed(source);
+  const jinja::Template parsed{std::string(source)};
   if (!now) return parsed.render(converted.get_object());
   return parsed.render(converted.get_object(), [&] { return *now; });
 }

@@ -1,8 +1,11 @@
 // lmdeploy._core: the native side of the Python package. Type conversion only; the package (python/lmdeploy/)
 // holds LMDeploy's names and rules.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include <filesystem>
 
 #include "bindings/bindings.h"
 #include "lmdeploy/core/log.h"
@@ -27,11 +30,11 @@ NB_MODULE(_core, m) {
       nb::arg("name"), "CRITICAL, ERROR, WARNING, INFO or DEBUG: what the native side prints to stderr.");
   m.def(
       "configure_log",
-      [](const std::string& file, bool with_pid, const std::string& color) {
+      [](const std::filesystem::path& file, bool with_pid, const std::string& color) {
         configure_log({color == "always"  ? LogColor::kAlways
                        : color == "never" ? LogColor::kNever
                                           : LogColor::kAuto,
-                       file, with_pid});
+                       file.string(), with_pid});
       },
       nb::arg("file"), nb::arg("with_pid"), nb::arg("color"),
       "Once, before anything is logged: also log to `file` (\"\": no), with the process id; color: auto, "

@@ -53,7 +53,11 @@ std::vector<Response> infer(const PipelineRef& self, const nb::list& prompts,
                             const std::vector<GenerationConfig>& gen_configs, const RunOptions& options,
                             nb::handle poll) {
   std::vector<Prompt> native_prompts;
-  for (nb::handle prompt : prompts) native_prompts.push_back(prompt_from_python(prompt));
+  for (nb::handle prompt : prompts) {
+    const std::string where =
+        nb::len(prompts) == 1 ? "messages" : cat("prompts[", native_prompts.size(), "]");
+    native_prompts.push_back(prompt_from_python(prompt, where));
+  }
   PacedCallback paced(poll);
   const size_t total = native_prompts.size();
   const nb::gil_scoped_release release;
@@ -79,8 +83,10 @@ double mean_nll(const RequestOutput& scored, size_t index, size_t num_ids) {
 }
 
 /// As Pipeline::get_ppl(), but Ctrl-C ends it.
-std::vector<double> get_ppl(const std::shared_ptr<PipelineRef>& self,
-                            const std::vector<std::vector<int>>& input_ids) {
+std::vector<double> get_ppl(const std::shared_ptr<PipelineRef>& self, const nb::list& lists) {
+  std::vector<std::vector<int>> input_ids;
+  for (nb::handle ids : lists)
+    input_ids.push_back(ids_from_python(ids, cat("input_ids[", input_ids.size(), "]")));
   StreamGroup<RequestHandle> group(self);
   for (const std::vector<int>& ids : input_ids) group.add(start_scoring(*self, ids));
   std::vector<double> means(input_ids.size());

@@ -25,7 +25,7 @@ size_t submit(ResponseGroup& group, nb::handle prompt, const GenerationConfig& g
 
 size_t chat(ResponseGroup& group, const SessionRef& session, nb::handle prompt,
             const GenerationConfig& gen_config, const RunOptions& options) {
-  const std::string text = utf8_from_python(prompt);
+  const std::string text = utf8_from_python(prompt, "prompt");
   const std::shared_ptr<ChatSession> held = session.impl;  // forget() may replace it meanwhile
   const nb::gil_scoped_release release;
   return group.add(group.pipeline().get().chat(*held, text, gen_config, options), held);

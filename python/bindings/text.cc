@@ -1,8 +1,12 @@
 // Tokenizer, Detokenizer and chat templates for Python.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+
+#include <filesystem>
 
 #include "bindings/bindings.h"
 #include "bindings/handles.h"
@@ -12,7 +16,7 @@ namespace {
 
 using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
 
-std::vector<int> encode(const TokenizerRef& self, const std::string& text, bool add_special_tokens,
+std::vector<int> encode(const TokenizerRef& self, std::string_view text, bool add_special_tokens,
                         std::optional<bool> parse_special) {
   return self.impl->encode(text, {.add_special_tokens = add_special_tokens, .parse_special = parse_special});
 }
@@ -26,14 +30,18 @@ void bind_tokenizer(nb::module_& m) {
   using T = TokenizerRef;
   nb::class_<T>(m, "Tokenizer", "Text to token ids and back; immutable and thread-safe.")
       .def_static(
-          "load", [](const std::string& path) { return T{Tokenizer::load(path)}; }, nb::arg("path"),
-          ReleaseGil(), "A model folder, a tokenizer.json, .gguf, .model or .tiktoken file.")
+          "load", [](const std::filesystem::path& path) { return T{Tokenizer::load(path.string())}; },
+          nb::arg("path"), ReleaseGil(), "A model folder, a tokenizer.json, .gguf, .model or .tiktoken file.")
       .def("encode", &encode, nb::arg("text"), nb::arg("add_special_tokens") = true,
            nb::arg("parse_special") = nb::none(), ReleaseGil())
       .def(
           "decode",
-          [](const T& self, const std::vector<int>& ids, bool skip) { return self.impl->decode(ids, skip); },
-          nb::arg("ids"), nb::arg("skip_special_tokens") = true, ReleaseGil())
+          [](const T& self, nb::handle ids, bool skip) {
+            const std::vector<int> native = ids_from_python(ids, "ids");
+            const nb::gil_scoped_release release;
+            return self.impl->decode(native, skip);
+          },
+          nb::arg("ids"), nb::arg("skip_special_tokens") = true)
       .def(
           "token_text", [](const T& self, int id) { return std::string(self.impl->token_text(id)); },
           nb::arg("id"), "The token as the vocabulary spells it; \"\" for an unused id.")
@@ -63,7 +71,7 @@ void bind_detokenizer(nb::module_& m) {
           },
           nb::arg("tokenizer"), nb::arg("skip_special_tokens") = true)
       .def(
-          "push", [](Detokenizer& self, const std::vector<int>& ids) { return self.push(ids); },
+          "push", [](Detokenizer& self, nb::handle ids) { return self.push(ids_from_python(ids, "ids")); },
           nb::arg("ids"))
       .def("finish", &Detokenizer::finish);
 }
@@ -100,8 +108,8 @@ void bind_chat_template(nb::module_& m) {
       nb::arg("config"));
   m.def(
       "make_jinja_template",
-      [](const std::string& source, const std::string& bos, const std::string& eos) {
-        return T{make_jinja_template(source, bos, eos)};
+      [](std::string_view source, const std::string& bos, const std::string& eos) {
+        return T{make_jinja_template(std::string(source), bos, eos)};
       },
       nb::arg("source"), nb::arg("bos_token") = "", nb::arg("eos_token") = "");
   m.def("chat_template_names", &chat_template_names, "Names of the built-in templates, sorted.");

@@ -11,7 +11,8 @@ import types
 import typing
 from typing import Any
 
-from .errors import ArgumentTypeError
+from ._inputs import MAX_INT, check_text, plain, show
+from .errors import ArgumentTypeError, ConfigValueError
 
 _MISMATCH = object()
 
@@ -20,6 +21,7 @@ def _convert_number(value: Any, kind: type) -> Any:
     """numpy numbers become plain ones; a bool is not a number here."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return _MISMATCH
+    value = plain(value)
     if kind is int:
         return operator.index(value) if hasattr(value, "__index__") else _MISMATCH
     return float(value) if isinstance(value, numbers.Real) else _MISMATCH
@@ -31,6 +33,7 @@ def _convert_items(value: Any, hints: tuple, container: type) -> Any:
             return _MISMATCH
         flat = [convert(item, hint) for pair in value.items() for item, hint in zip(pair, hints, strict=True)]
         return _MISMATCH if _has_mismatch(flat) else dict(zip(flat[::2], flat[1::2], strict=True))
+    value = plain(value)
     if isinstance(value, (str, bytes, collections.abc.Mapping)) or not isinstance(value, collections.abc.Iterable):
         return _MISMATCH
     items = [convert(item, hints[0]) for item in value]
@@ -60,6 +63,20 @@ def convert(value: Any, hint: Any) -> Any:
     return value if isinstance(value, hint) else _MISMATCH
 
 
+def _check_leaves(value: Any, where: str) -> None:
+    """Native integers have 32 bits, native text is UTF-8. Values of mappings are checked where they are used."""
+    if isinstance(value, str):
+        check_text(value, where)
+    elif isinstance(value, int) and not -MAX_INT <= value <= MAX_INT:
+        raise ConfigValueError(f"{where} is {show(value)}; expected 0 to {MAX_INT}")
+    elif isinstance(value, dict):
+        for key in value:
+            _check_leaves(key, f"{where}: a key")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _check_leaves(item, f"{where}[{i}]")
+
+
 @functools.cache
 def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
@@ -71,6 +88,8 @@ class Config:
     Raises ArgumentTypeError (a TypeError and ValueError) for unknown names and values of the wrong type, at
     construction and at assignment.
     """
+
+    _WIDE: tuple[str, ...] = ()  # names of fields whose integers may be of any size
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
@@ -101,11 +120,16 @@ class Config:
         hint = _hints(type(self)).get(name)  # type: ignore[arg-type]
         if hint is None:
             raise ArgumentTypeError(f"{type(self).__name__} has no field {name!r}")
-        converted = convert(value, hint)
+        where = f"{type(self).__name__}.{name}"
+        try:
+            converted = convert(value, hint)
+        except OverflowError:
+            raise ConfigValueError(f"{where} is {show(value)}; expected a number below 1e308") from None
         if converted is _MISMATCH:
             expected = str(hint.__name__ if isinstance(hint, type) else hint).replace("typing.", "")
-            raise ArgumentTypeError(f"{type(self).__name__}.{name} is {value!r} ({type(value).__name__}); "
-                                    f"expected {expected}")
+            raise ArgumentTypeError(f"{where} is {show(value)} ({type(value).__name__}); expected {expected}")
+        if name not in self._WIDE:
+            _check_leaves(converted, where)
         return converted
 
     def _validate(self) -> None:

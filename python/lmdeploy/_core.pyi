@@ -3,6 +3,8 @@
 """Native core of LMDeploy; use the names of the package lmdeploy instead."""
 
 import enum
+import os
+import pathlib
 from collections.abc import Sequence
 
 import numpy
@@ -99,10 +101,10 @@ class PipelineConfig:
     def __init__(self) -> None: ...
 
     @property
-    def model_path(self) -> str: ...
+    def model_path(self) -> pathlib.Path: ...
 
     @model_path.setter
-    def model_path(self, arg: str, /) -> None: ...
+    def model_path(self, arg: str | os.PathLike[str], /) -> None: ...
 
     @property
     def dtype(self) -> str: ...
@@ -385,7 +387,7 @@ class Tokenizer:
     """Text to token ids and back; immutable and thread-safe."""
 
     @staticmethod
-    def load(path: str) -> Tokenizer:
+    def load(path: str | os.PathLike[str]) -> Tokenizer:
         """A model folder, a tokenizer.json, .gguf, .model or .tiktoken file."""
 
     def encode(self, text: str, add_special_tokens: bool = True, parse_special: bool | None = None) -> list[int]: ...
@@ -890,7 +892,7 @@ def set_log_level(name: str) -> None:
     CRITICAL, ERROR, WARNING, INFO or DEBUG: what the native side prints to stderr.
     """
 
-def configure_log(file: str, with_pid: bool, color: str) -> None:
+def configure_log(file: str | os.PathLike[str], with_pid: bool, color: str) -> None:
     """
     Once, before anything is logged: also log to `file` ("": no), with the process id; color: auto, always, never.
     """

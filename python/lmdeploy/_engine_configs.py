@@ -54,7 +54,7 @@ class TurbomindEngineConfig(Config):
 
     Args:
         dtype: ``auto``, ``float16``, ``bfloat16`` or ``float32``: number kind of the KV cache on the CPU.
-        model_format: None: as the checkpoint says.
+        model_format: None: as the checkpoint says; ``hf`` (safetensors) or ``gguf``: it must be that.
         session_len: Most tokens of prompt and answer together; None: the model's own.
         max_batch_size: Most prompts that run at once; None: by device. More than that wait.
         cache_max_entry_count: In (0, 1): share of the free memory for keys and values; 1 or more: a number of blocks.

@@ -11,6 +11,7 @@ from typing import Any
 from ._config import Config, default_of
 from ._engine_configs import PytorchEngineConfig, TurbomindEngineConfig
 from ._generation import EngineGenerationConfig, GenerationConfig
+from ._inputs import show
 from ._warn import warn_once
 from .errors import UnsupportedError
 
@@ -123,7 +124,7 @@ def check_fields(config: Config) -> None:
         value = getattr(config, field.name)
         if rule == USED or value == default_of(field) or value in _HARMLESS.get(field.name, ()):
             continue
-        text = f"{type(config).__name__}.{field.name}={value!r}"
+        text = f"{type(config).__name__}.{field.name}={show(value)}"
         if rule == REFUSED:
             raise UnsupportedError(f"{text}: {why}; leave it at {default_of(field)!r}")
         warn_once(f"{text} has no effect: {why}")
@@ -133,10 +134,9 @@ def check_fields(config: Config) -> None:
 def _check_values(config: Config) -> None:
     """Used fields of which only some values are supported."""
     model_format = getattr(config, "model_format", None)
-    if model_format not in (None, "hf"):
-        raise UnsupportedError(f"{type(config).__name__}.model_format={model_format!r} is not supported yet; formats "
-                               "that are (safetensors folders and GGUF files) are recognised by themselves: leave it "
-                               "at None")
+    if model_format not in (None, "hf", "gguf"):
+        raise UnsupportedError(f"{type(config).__name__}.model_format={show(model_format)} is not supported yet; "
+                               "'hf' (safetensors) and 'gguf' are, and are recognised by themselves: leave it at None")
     logprobs_mode = getattr(config, "logprobs_mode", None)
     if logprobs_mode not in (None, "raw_logprobs"):
         raise UnsupportedError(f"{type(config).__name__}.logprobs_mode={logprobs_mode!r} is not supported; log "

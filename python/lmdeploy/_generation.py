@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._config import Config
+from ._inputs import show
 from ._native import native_generation_config
 from .errors import ConfigValueError, InvalidArgumentError
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
 _OUTPUTS = (None, "all", "generation")
+_RANGES = {"n": (1, 16384), "top_p": (0, 1), "min_p": (0, 1), "temperature": (0, 2), "presence_penalty": (-2, 2),
+           "frequency_penalty": (-2, 2)}
 
 
 def _as_list(words: Any) -> Any:
@@ -25,7 +29,7 @@ class GenerationConfig(Config):
     """How a prompt is answered. Answers are greedy (always the most probable token) unless ``do_sample`` is set.
 
     Args:
-        n: Answers per prompt; the others are in ``Response.choices``.
+        n: Answers per prompt, at most 16384; all of them are in ``Response.choices``.
         max_new_tokens: Most tokens to generate; None, or more than fits: as many as ``session_len`` leaves room for.
         do_sample: Draw tokens; then ``top_p``, ``top_k``, ``min_p`` and ``temperature`` apply.
         top_p: In [0, 1]: keep the smallest set of tokens whose probabilities sum to it.
@@ -43,7 +47,8 @@ class GenerationConfig(Config):
         logprobs: Log probabilities of that many tokens at each position, from the full distribution; None: none.
         output_logits: ``"all"`` (prompt and answer) or ``"generation"``: raw logits in ``Response.logits``.
         include_stop_str_in_output: Keep the stop word or stop token at the end of the answer.
-        repetition_ngram_size, repetition_ngram_threshold: Stop when an n-gram of that size repeats that often; 0: off.
+        repetition_ngram_size, repetition_ngram_threshold: Stop when an n-gram of that size repeats that often; off
+            when either is 0 or less.
         presence_penalty, frequency_penalty: In [-2, 2]; subtracted from the logits of generated tokens, once and per
             occurrence.
         logit_bias: {token id: value added to its logit}.
@@ -52,6 +57,8 @@ class GenerationConfig(Config):
         ConfigValueError: (an AssertionError and ValueError) a value outside its range.
         ArgumentTypeError: (a TypeError and ValueError) a wrong type or an unknown name.
     """
+
+    _WIDE = ("n", "random_seed")
 
     n: int = 1
     max_new_tokens: int | None = 512
@@ -95,6 +102,12 @@ class GenerationConfig(Config):
             if getattr(self, name) not in _OUTPUTS:
                 raise ConfigValueError(f"gen_config.{name} is {getattr(self, name)!r}; expected None, 'all' or "
                                        "'generation'")
+        for name, (low, high) in _RANGES.items():
+            if not low <= getattr(self, name) <= high:
+                raise ConfigValueError(f"gen_config.{name} is {show(getattr(self, name))}; expected {low} to {high}")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise ConfigValueError(f"gen_config.repetition_penalty is {self.repetition_penalty}; expected a number "
+                                   "above 0 (1: off)")
         try:
             native_generation_config(self).validate()
         except InvalidArgumentError as error:
@@ -118,6 +131,8 @@ def _word_ids(words: list[str] | None, tokenizer: Tokenizer) -> list[int]:
 class EngineGenerationConfig(Config):
     """The older, id-based form for ``TurboMind`` instances: stop and bad words are token ids, and tokens are drawn
     unless ``top_k`` is 1 (the default)."""
+
+    _WIDE = ("n", "random_seed")
 
     n: int = 1
     max_new_tokens: int | None = 512

@@ -11,9 +11,10 @@ from typing import Any
 from . import _core
 from ._engine_configs import ENGINE_CONFIGS, EngineConfig, TurbomindEngineConfig, modern
 from ._fields import check_fields
+from ._inputs import check_path, check_text, show
 from ._native import native_pipeline_config
 from ._progress import Progress
-from .errors import ArgumentTypeError, InvalidArgumentError, NotFoundError
+from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError, NotFoundError
 from .model import MODELS, ChatTemplateConfig, build_template
 
 _LEVEL_VARIABLE = "TM_LOG_LEVEL"
@@ -40,32 +41,48 @@ def set_log_level(level: str) -> None:
     """What both sides log. A TM_LOG_LEVEL of the environment wins over ``level`` on the native side."""
     global _level_is_ours
     if not isinstance(level, str):
-        raise ArgumentTypeError(f"log_level is {level!r}; expected CRITICAL, ERROR, WARNING, INFO or DEBUG")
+        raise ArgumentTypeError(f"log_level is {show(level)}; expected CRITICAL, ERROR, WARNING, INFO or DEBUG")
     _configure_log()
-    _core.set_log_level(level)
+    _core.set_log_level(check_text(level, "log_level"))
     logger.setLevel({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(level.upper(), level.upper()))
     if _level_is_ours or _LEVEL_VARIABLE not in os.environ:
         os.environ[_LEVEL_VARIABLE] = level.upper()
         _level_is_ours = True
         return
     try:
-        _core.set_log_level(os.environ[_LEVEL_VARIABLE])
+        _core.set_log_level(check_text(os.environ[_LEVEL_VARIABLE], "its value"))
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"environment variable {_LEVEL_VARIABLE}: {error}") from None
 
 
 def local_path(model_path: Any) -> str:
     """``model_path`` as an existing path. Raises NotFoundError (a FileNotFoundError) that says what to do."""
-    if not isinstance(model_path, (str, os.PathLike)):
-        raise ArgumentTypeError(f"model_path is {type(model_path).__name__}; expected the path of a model folder or "
-                                "file")
-    path = os.path.expanduser(os.fspath(model_path))
+    path = check_path(model_path, "model_path")
     if os.path.exists(path):
         return path
     if re.fullmatch(r"[\w.-]+/[\w.-]+", path):
         raise NotFoundError(f"model {path!r}: there is no such folder or file. If it is meant as the name of a model "
                             "on a hub: downloading is not supported yet; download it and give the local folder")
     raise NotFoundError(f"model {path!r}: there is no such folder or file (looked in {os.getcwd()})")
+
+
+def _format_of(model_path: str) -> str:
+    """What native code reads there: safetensors of a folder before a GGUF file of it."""
+    if not os.path.isdir(model_path):
+        return "gguf" if model_path.endswith(".gguf") else "hf"
+    names = os.listdir(model_path)
+    is_hf = any(name.startswith("model.safetensors") for name in names)
+    return "gguf" if not is_hf and any(name.endswith(".gguf") for name in names) else "hf"
+
+
+def check_model_format(config: EngineConfig, model_path: str) -> None:
+    """Raises ConfigValueError when the model is of another format than the config says."""
+    if config.model_format is None:
+        return
+    found = _format_of(model_path)
+    if config.model_format != found:
+        raise ConfigValueError(f"model_format is {config.model_format!r}, but {model_path!r} is of format {found!r}; "
+                               "leave it at None")
 
 
 def engine_config(backend_config: Any, loose: dict[str, Any]) -> EngineConfig:

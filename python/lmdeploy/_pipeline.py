@@ -9,7 +9,9 @@ from typing import Any
 from . import _core
 from ._async import AsyncAnswers
 from ._generation import GenerationConfig
+from ._inputs import check_id_lists, check_text
 from ._opening import (
+    check_model_format,
     check_template_config,
     engine_config,
     local_path,
@@ -68,6 +70,7 @@ class Pipeline(AsyncAnswers):
         self.backend_config = engine_config(backend_config, kwargs)
         template_config = check_template_config(chat_template_config)
         self.model_path = local_path(model_path)
+        check_model_format(self.backend_config, self.model_path)
         self._max_log_len = max_log_len
         self._template = python_template(template_config, self.model_path)
         native_template = template_config if self._template is None else None
@@ -185,7 +188,10 @@ class Pipeline(AsyncAnswers):
         rendering = Rendering.of(do_preprocess, **template_arguments)
         group = _core.ResponseGroup(self._core)
         if sessions is not None:
-            turns = [sessions] if isinstance(sessions, Session) else list(sessions)
+            if not isinstance(sessions, (Session, list, tuple)):
+                raise ArgumentTypeError(f"sessions is {type(sessions).__name__}; expected one Session per prompt")
+            turns = [sessions] if isinstance(sessions, Session) else [
+                _check_session(self, session, f"sessions[{i}]") for i, session in enumerate(sessions)]
             if len(turns) != len(batch):
                 raise InvalidArgumentError(f"sessions has {len(turns)} entries for {len(batch)} prompts")
             configs = resolve_configs(gen_config, len(batch))
@@ -238,7 +244,7 @@ class Pipeline(AsyncAnswers):
         if not isinstance(prompt, str):
             split_prompts(prompt)  # refuses what is no prompt at all
             raise ArgumentTypeError("chat takes the text of one turn; the session keeps the conversation")
-        session = session if session is not None else self.session()
+        session = _check_session(self, session, "session") if session is not None else self.session()
         group = _core.ResponseGroup(self._core)
         self._start_turn(group, prompt, resolve_configs(gen_config, 1)[0], session,
                          Rendering.of(do_preprocess, **template_arguments))
@@ -282,7 +288,10 @@ class Pipeline(AsyncAnswers):
 
     def _template_for(self, config: ChatTemplateConfig | None) -> Any:
         """What renders in Python; None: the native side does."""
-        return config.chat_template if config is not None else self._template
+        if config is None:
+            return self._template
+        check_template_config(config)
+        return config.chat_template
 
     def _native_prompt(self, prompt: Any, rendering: Rendering, template: Any) -> Any:
         """``prompt`` as the native side takes it: ids when a template written in Python has rendered it."""
@@ -321,6 +330,7 @@ class Pipeline(AsyncAnswers):
                     rendering: Rendering) -> None:
         if not isinstance(prompt, str):
             raise ArgumentTypeError("a turn of a session is text; the session keeps the conversation")
+        check_text(prompt, "the prompt")
         native, = native_configs([config], _stop_words(self._template))
         session._group = group
         if self._template is None or not rendering.do_preprocess:
@@ -364,18 +374,23 @@ class Pipeline(AsyncAnswers):
         return responses
 
 
+def _check_session(pipe: Pipeline, session: Any, where: str) -> Session:
+    if not isinstance(session, Session):
+        raise ArgumentTypeError(f"{where} is {type(session).__name__}; expected a Session, as pipe.session() and "
+                                "pipe.chat() give")
+    if session._pipe is not pipe:
+        raise InvalidArgumentError(f"{where} belongs to another pipeline")
+    return session
+
+
 def _stop_words(template: Any) -> Sequence[str]:
     return getattr(template, "stop_words", None) or ()
 
 
 def score(core: _core.Pipeline, input_ids: Any) -> list[float]:
     """Mean negative log-likelihoods of one id list or several. Raises InvalidArgumentError naming the list."""
-    lists = list(input_ids)
-    if lists and hasattr(lists[0], "__index__"):
-        lists = [lists]
+    lists = check_id_lists(input_ids, "get_ppl: input_ids")
     for i, ids in enumerate(lists):
-        if not hasattr(ids, "__len__") or isinstance(ids, str):
-            raise ArgumentTypeError(f"get_ppl: input_ids[{i}] is {type(ids).__name__}; expected a list of token ids")
         if len(ids) < 2:
             raise InvalidArgumentError(f"get_ppl: input_ids[{i}] has {len(ids)} ids; expected at least 2")
     return _core.get_ppl(core, lists)

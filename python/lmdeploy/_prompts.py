@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .errors import ArgumentTypeError, UnsupportedError
+from ._inputs import check_text, plain
+from .errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 
 _SHAPES = "a prompt is text, a list of {'role', 'content'} messages, or a list of such prompts"
 
@@ -15,6 +16,8 @@ def _refuse(prompt: Any, where: str) -> None:
                                "the text alone")
     if isinstance(prompt, dict):
         raise ArgumentTypeError(f"{where} is a single message; put it into a list: [message]")
+    if isinstance(prompt, list) and not prompt:
+        raise InvalidArgumentError(f"{where} is an empty list: a conversation holds at least one message")
     raise ArgumentTypeError(f"{where} is {type(prompt).__name__}, not text: {_SHAPES}")
 
 
@@ -25,6 +28,7 @@ def is_messages(prompt: Any) -> bool:
 
 def _check_one(prompt: Any, where: str) -> None:
     if isinstance(prompt, str):
+        check_text(prompt, where)
         return
     if not is_messages(prompt):
         _refuse(prompt, where)
@@ -36,6 +40,7 @@ def _check_one(prompt: Any, where: str) -> None:
 
 def split_prompts(prompts: Any) -> tuple[list[Any], bool]:
     """The prompts as a list, and whether a single one was given. Raises for anything that is not text."""
+    prompts = plain(prompts)
     if isinstance(prompts, (str, tuple, dict, bytes)) or is_messages(prompts):
         _check_one(prompts, "the prompt")
         return [prompts], True

@@ -1,14 +1,17 @@
 """How a prompt becomes text: what a call says about it, for templates of both kinds."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from . import _core
+from ._generation import GenerationConfig
+from ._inputs import check_flag
 from .errors import ArgumentTypeError, InvalidArgumentError
 
 _NAMES = ("tools", "chat_template_kwargs", "enable_thinking", "reasoning_effort", "add_generation_prompt",
           "continue_final_message")
+_GENERATION_NAMES = {field.name for field in fields(GenerationConfig)}
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,13 @@ class Rendering:
     def of(cls, do_preprocess: bool = True, **given: Any) -> Rendering:
         """From a call's arguments; None means not given. Raises ArgumentTypeError for other names and types."""
         for name in given:
+            if name in _GENERATION_NAMES:
+                raise ArgumentTypeError(f"unexpected argument {name!r}; put it into "
+                                        f"gen_config=GenerationConfig({name}=...)")
             if name not in _NAMES:
                 raise ArgumentTypeError(f"unexpected argument {name!r}; the chat template takes {', '.join(_NAMES)}")
-        variables = given.get("chat_template_kwargs") or {}
+        variables = given.get("chat_template_kwargs")
+        variables = {} if variables is None else variables
         if not isinstance(variables, dict):
             raise ArgumentTypeError(f"chat_template_kwargs is {type(variables).__name__}; expected a dict")
         tools = given.get("tools")
@@ -35,14 +42,13 @@ class Rendering:
             raise ArgumentTypeError(f"tools is {type(tools).__name__}; expected a list of functions")
         named = {name: given[name] for name in ("enable_thinking", "reasoning_effort") if given.get(name) is not None}
         continues = given.get("continue_final_message")
-        continues = False if continues is None else continues
+        continues = continues is not None and check_flag(continues, "continue_final_message")
         generates = given.get("add_generation_prompt")
         generates = not continues if generates is None else generates
         thinks = named.get("enable_thinking", True)
-        for name, flag in (("do_preprocess", do_preprocess), ("continue_final_message", continues),
-                           ("add_generation_prompt", generates), ("enable_thinking", thinks)):
-            if not isinstance(flag, bool):
-                raise ArgumentTypeError(f"{name} is {flag!r}; expected True or False")
+        for name, flag in (("do_preprocess", do_preprocess), ("add_generation_prompt", generates),
+                           ("enable_thinking", thinks)):
+            check_flag(flag, name)
         if generates and continues:
             raise InvalidArgumentError("continue_final_message and add_generation_prompt are both True; a prompt "
                                        "either continues the last message or opens a new one")

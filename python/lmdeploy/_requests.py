@@ -7,6 +7,7 @@ from typing import Any
 from . import _core
 from ._fields import check_fields
 from ._generation import EngineGenerationConfig, GenerationConfig
+from ._inputs import show
 from ._native import native_generation_config
 from ._warn import warn_once
 from .errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
@@ -35,6 +36,7 @@ def _one_config(config: Any) -> GenerationConfig:
         config = config.to_generation_config()
     if not isinstance(config, GenerationConfig):
         raise ArgumentTypeError(f"gen_config is {type(config).__name__}; expected GenerationConfig")
+    config._validate()  # fields may have been assigned since it was made
     check_fields(config)
     _warn_if_greedy(config)
     return config
@@ -74,4 +76,4 @@ def native_configs(configs: list[GenerationConfig], stop_words: Sequence[str]) -
 def refuse_adapter(adapter_name: str | None) -> None:
     """LoRA adapters are not there yet."""
     if adapter_name is not None:
-        raise UnsupportedError(f"adapter_name={adapter_name!r}: LoRA adapters are not supported yet; leave it out")
+        raise UnsupportedError(f"adapter_name={show(adapter_name)}: LoRA adapters are not supported yet; leave it out")

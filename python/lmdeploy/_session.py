@@ -52,7 +52,7 @@ class Session:
     stop = abort
 
     def close(self) -> None:
-        """Frees what the engine keeps and forgets the conversation."""
+        """Frees what the engine keeps and forgets the conversation; a later turn begins a new one."""
         self.abort()
         self._pipe._forget_session(self)
         self.history = []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _core
+from ._inputs import check_text, show
 from .errors import ArgumentTypeError
 
 
@@ -31,8 +32,7 @@ def render(template: str, variables: Mapping[str, Any], now: datetime.datetime |
         InvalidArgumentError: (a ValueError) rendering failed. The message holds the words of ``raise_exception``
             where the template raised it, otherwise what went wrong, and the line.
     """
-    if not isinstance(template, str):
-        raise ArgumentTypeError(f"render takes the text of a template; found {type(template).__name__}")
+    check_text(template, "render: the template")
     if not isinstance(variables, Mapping):
         raise ArgumentTypeError(f"render takes a mapping of variables; found {type(variables).__name__}")
     return _core.render_template(template, dict(variables), None if now is None else _local_time(now))
@@ -43,7 +43,7 @@ def _local_time(now: datetime.datetime | float) -> _core.LocalTime:
         try:
             now = datetime.datetime.fromtimestamp(now)
         except (OverflowError, OSError, ValueError) as error:
-            raise ArgumentTypeError(f"now: {now} is no timestamp: {error}") from None
+            raise ArgumentTypeError(f"now: {show(now)} is no timestamp: {error}") from None
     if not isinstance(now, datetime.datetime):
         raise ArgumentTypeError(f"now: expected a datetime or a timestamp, found {type(now).__name__}")
     local = _core.LocalTime()

@@ -22,6 +22,7 @@ from typing import Any
 
 from . import _core
 from ._config import Config
+from ._inputs import check_flag, check_text
 from ._native import native_template_config
 from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError, UnsupportedError
 
@@ -148,12 +149,18 @@ class NativeTemplate:
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """A single user text as prompt; ``sequence_start`` False: a later turn whose history is held already."""
-        return self._native.render(prompt, sequence_start=sequence_start)
+        check_text(prompt, "the prompt")
+        return self._native.render(prompt, sequence_start=check_flag(sequence_start, "sequence_start"))
 
     def messages2prompt(self, messages: str | list[Message], sequence_start: bool = True,
                         tools: list[dict[str, Any]] | None = None, add_generation_prompt: bool = True,
                         continue_final_message: bool = False, **kwargs: Any) -> str:
         """Role/content messages as prompt; further keywords (``enable_thinking``, ...) are template variables."""
+        if not isinstance(messages, (str, list, tuple)):
+            raise ArgumentTypeError(f"messages is {type(messages).__name__}; expected text or a list of messages")
+        for name, flag in (("sequence_start", sequence_start), ("add_generation_prompt", add_generation_prompt),
+                           ("continue_final_message", continue_final_message)):
+            check_flag(flag, name)
         return self._native.render(messages, add_generation_prompt, sequence_start, tools, kwargs,
                                    continue_final_message)
 
@@ -246,6 +253,8 @@ class ChatTemplateConfig(Config):
     @classmethod
     def from_json(cls, file_or_string: str | os.PathLike[str]) -> ChatTemplateConfig:
         """From a JSON file or JSON text. Raises ValueError: no such file and no JSON, or unknown keys."""
+        if not isinstance(file_or_string, (str, os.PathLike)):
+            raise ArgumentTypeError(f"from_json takes a path or JSON text; found {type(file_or_string).__name__}")
         if os.path.exists(file_or_string):
             with open(file_or_string, encoding="utf-8") as file:
                 values = json.load(file)

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _core
+from ._inputs import MAX_INT, check_flag, check_ids, check_int, check_path, check_text, plain
 from .errors import ArgumentTypeError
 
 _FEW = 5  # indexes_containing_token: more pieces than that make the word too common
@@ -60,7 +61,7 @@ class Tokenizer:
     """
 
     def __init__(self, model_path: str | os.PathLike[str], trust_remote_code: bool = False):
-        self._native = _core.Tokenizer.load(os.fspath(model_path))
+        self._native = _core.Tokenizer.load(check_path(model_path, "model_path"))
 
     @classmethod
     def _of(cls, native: _core.Tokenizer) -> Tokenizer:
@@ -93,32 +94,31 @@ class Tokenizer:
             parse_special: Whether the text of special tokens in ``s`` becomes their ids. None: yes for tokenizer.json,
                 model folders and .gguf, no for a .model or .tiktoken file by itself.
         """
-        if not isinstance(s, str):
-            raise ArgumentTypeError(f"encode takes text; found {type(s).__name__}")
-        ids = self._native.encode(s, add_special_tokens, parse_special)
-        if not add_bos and ids and ids[0] == self.bos_token_id:
+        check_text(s, "encode: the text")
+        if parse_special is not None:
+            check_flag(parse_special, "parse_special")
+        ids = self._native.encode(s, check_flag(add_special_tokens, "add_special_tokens"), parse_special)
+        if not check_flag(add_bos, "add_bos") and ids and ids[0] == self.bos_token_id:
             ids = ids[1:]
         return ids
 
-    def decode(self, t: Sequence[int], offset: int | None = None, skip_special_tokens: bool = True) -> str:
+    def decode(self, t: int | Sequence[int], offset: int | None = None, skip_special_tokens: bool = True) -> str:
         """Text of token ids.
 
         Args:
+            t: Ids, or a single one.
             offset: Gives the text of ``t[offset:]`` as it continues ``t[:offset]``.
             skip_special_tokens: Leave control tokens out.
         """
-        if not offset:
-            return self._decode(t, skip_special_tokens)
-        ids = [int(token) for token in t]
+        t = plain(t)
+        ids = check_ids([t] if hasattr(t, "__index__") else t, "decode: ids")
+        check_flag(skip_special_tokens, "skip_special_tokens")
+        offset = 0 if offset is None else check_int(offset, "offset", low=-MAX_INT)
+        if offset == 0:
+            return self._native.decode(ids, skip_special_tokens)
         stream = _core.Detokenizer(self._native, skip_special_tokens)
         stream.push(ids[:offset])
         return stream.push(ids[offset:]) + stream.finish()
-
-    def _decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        try:
-            return self._native.decode(ids, skip_special_tokens)
-        except TypeError:  # not a list of int but, say, an array
-            return self._native.decode([int(token) for token in ids], skip_special_tokens)
 
     def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
         """A stream that turns ids into text as they arrive."""
@@ -133,9 +133,13 @@ class Tokenizer:
             all_input_ids: All ids so far.
             state: From the last call; ``DetokenizeState()`` at first.
         """
+        check_flag(skip_special_tokens, "skip_special_tokens")
         if state._stream is None:
             state._stream = _core.Detokenizer(self._native, skip_special_tokens)
-        new_ids = [int(token) for token in all_input_ids[state.ids_offset:]]
+        all_input_ids = plain(all_input_ids)
+        if not isinstance(all_input_ids, Sequence):
+            raise ArgumentTypeError(f"all_input_ids is {type(all_input_ids).__name__}; expected a list of token ids")
+        new_ids = check_ids(all_input_ids[state.ids_offset:], "all_input_ids")
         state.ids_offset = len(all_input_ids)
         return state._stream.push(new_ids), state
 
@@ -143,6 +147,9 @@ class Tokenizer:
         """An object with ``input_ids``; for a list of texts a list of id lists."""
         if isinstance(s, str):
             return TokenizerOutput(self.encode(s))
+        s = plain(s)
+        if not isinstance(s, Iterable):
+            raise ArgumentTypeError(f"a tokenizer takes text or a list of texts; found {type(s).__name__}")
         return TokenizerOutput([self.encode(text) for text in s])
 
     @functools.cached_property
@@ -157,7 +164,7 @@ class Tokenizer:
 
     def indexes_containing_token(self, token: str) -> list[int]:
         """Ids whose text contains ``token`` when they are at most 5, otherwise those whose text is just that."""
-        wanted = token.encode()
+        wanted = check_text(token, "token").encode()
         containing = [index for index, piece in enumerate(self._pieces) if wanted in piece]
         if len(containing) <= _FEW:
             return containing

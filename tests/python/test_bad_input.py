@@ -2,7 +2,11 @@
 import json
 import os
 import pathlib
+import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import lmdeploy
@@ -94,6 +98,99 @@ def test_lone_surrogate(pipe):
             call("\ud800")
 
 
+def test_lone_surrogate_is_named_with_its_place(pipe):
+    with pytest.raises(lmdeploy.LmdeployError, match=r"prompts\[1\] holds the lone surrogate U\+D800 at index 1"):
+        pipe(["x", "a\ud800b"])
+    message = {"role": "user", "content": "\ud800"}
+    with pytest.raises(lmdeploy.LmdeployError, match=r"messages\[0\].content: .*surrogate"):
+        pipe([message])
+    with pytest.raises(lmdeploy.LmdeployError, match=r"prompts\[1\]\[0\].content: .*surrogate"):
+        pipe(["x", [message]])
+    with pytest.raises(lmdeploy.LmdeployError, match="chat_template_kwargs|template variables.*surrogate"):
+        pipe("x", chat_template_kwargs={"a": "\ud800"})
+
+
+def test_empty_conversation_says_so(pipe):
+    with pytest.raises(ValueError, match=r"prompts\[0\] is an empty list"):
+        pipe([[]])
+
+
+def test_messages_inside_themselves_are_one_short_error(pipe):
+    cyclic = []
+    cyclic.append(cyclic)
+    for prompt in ([{"role": "user", "content": cyclic}], [[{"role": "user", "content": cyclic}]]):
+        with pytest.raises(ValueError, match="inside itself") as caught:
+            pipe(prompt)
+        assert len(str(caught.value)) < 200
+    with pytest.raises(ValueError, match="inside itself"):
+        pipe("x", tools=cyclic)
+    with pytest.raises(TypeError, match="not text"):
+        pipe(cyclic)
+
+
+def test_generation_fields_on_the_call_are_shown_their_place(pipe):
+    for call in (pipe, pipe.stream_infer, pipe.chat, pipe.preview):
+        with pytest.raises(TypeError, match=r"gen_config=GenerationConfig\(max_new_tokens=\.\.\.\)"):
+            call("x", max_new_tokens=3)
+
+
+def test_session_that_is_none(pipe, endless):
+    with pytest.raises(TypeError, match="session is int; expected a Session"):
+        pipe.chat("a", session=3)
+    with pytest.raises(TypeError, match=r"sessions\[1\] is str; expected a Session"):
+        pipe.stream_infer(["a", "b"], sessions=[pipe.session(), "b"])
+    with pytest.raises(TypeError, match="sessions is int"):
+        pipe.stream_infer(["a"], sessions=3)
+    with pytest.raises(ValueError, match="another pipeline"):
+        pipe.chat("a", session=endless.session())
+
+
+def test_model_format_agrees_with_the_model(alphabet_path, tmp_path):
+    pipeline(alphabet_path, TurbomindEngineConfig(model_format="hf")).close()
+    with pytest.raises(ValueError, match="model_format is 'gguf', but .* is of format 'hf'"):
+        pipeline(alphabet_path, TurbomindEngineConfig(model_format="gguf"))
+    for path in (tmp_path, tmp_path / "m.gguf"):
+        (tmp_path / "m.gguf").write_bytes(b"no GGUF")
+        with pytest.raises(ValueError, match="model_format is 'hf', but .* is of format 'gguf'"):
+            pipeline(path, TurbomindEngineConfig(model_format="hf"))
+        with pytest.raises(ValueError, match="not a GGUF file"):  # gets as far as reading it
+            pipeline(path, TurbomindEngineConfig(model_format="gguf"))
+
+
+def test_path_that_is_not_utf8(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    path = pathlib.Path(os.fsdecode(folder))
+    tiny.write_alphabet_model(path)
+    for spelling in (path, str(path)):
+        with pipeline(spelling) as pipe:
+            assert pipe("x", do_preprocess=False).text == "yz"
+        assert lmdeploy.Tokenizer(spelling).encode("x") == [ord("x")]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\U0010ffff\ud800b"], ids=ascii)
+def test_path_that_cannot_be(path):
+    for load in (pipeline, lmdeploy.Tokenizer):
+        with pytest.raises(lmdeploy.LmdeployError, match="model_path is .*no path can hold"):
+            load(path)
+
+
+def test_out_of_memory_is_said_in_words(alphabet_path):
+    code = """
+import resource, sys, lmdeploy
+tokenizer = lmdeploy.Tokenizer(sys.argv[1])
+text = "x" * 50_000_000
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 20_000_000, -1))
+try:
+    tokenizer.encode(text)
+except MemoryError as error:
+    print(type(error).__name__, error)
+"""
+    run = subprocess.run([sys.executable, "-c", code, alphabet_path], capture_output=True, text=True, timeout=120)
+    assert run.stdout.startswith("ResourceExhaustedError out of memory"), run.stderr
+
+
 def test_empty_text_without_template(pipe):
     with pytest.raises(ValueError, match="no token ids"):
         pipe("", do_preprocess=False)
@@ -111,15 +208,21 @@ def test_gen_config_of_the_wrong_type_or_with_bad_ids(pipe):
         pipe("x", gen_config={"top_k": 1})
     with pytest.raises(ValueError, match="vocabulary"):
         pipe("x", gen_config=GenerationConfig(stop_token_ids=[10 ** 6]))
+    with pytest.raises(TypeError, match="chat_template_config is dict"):
+        pipe("x", chat_template_config={})
+    with pytest.raises(TypeError, match="chat_template_kwargs is list"):
+        pipe("x", chat_template_kwargs=[])
     with pytest.raises(TypeError, match="do_preprocess"):
         pipe("x", None, 512)
 
 
 def test_gen_config_changed_to_a_bad_value_is_refused_when_used(pipe):
-    config = GenerationConfig(do_sample=True)
-    config.temperature = 5.0
-    with pytest.raises(ValueError, match="temperature"):
-        pipe("x", gen_config=config)
+    for name, value in (("temperature", 1e30), ("n", 2**40), ("top_k", -2)):
+        config = GenerationConfig(do_sample=True)
+        setattr(config, name, value)
+        for call in (pipe, pipe.stream_infer, pipe.chat):
+            with pytest.raises(ValueError, match=f"{name} is {re.escape(str(value))};"):
+                call("x", gen_config=config)
 
 
 @pytest.mark.parametrize("field, value", [("quant_policy", 8), ("quant_policy", "int4"), ("device_type", "cuda"),
@@ -205,6 +308,39 @@ def test_get_ppl_names_the_bad_list(pipe):
         pipe.get_ppl(["text"])
     with pytest.raises(ValueError, match="reward model"):
         pipe.get_reward_score([1, 2])
+
+
+class Tensor:
+    """What torch's tensors have in common with arrays."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def tolist(self):
+        return self._values
+
+
+def test_get_ppl_takes_arrays_and_tensors(pipe):
+    want = pipe.get_ppl([1, 2, 3])
+    for ids in (np.array([1, 2, 3]), [np.array([1, 2, 3])], np.array([[1, 2, 3]]), [np.int64(1), 2, np.uint8(3)],
+                Tensor([1, 2, 3]), [Tensor([1, 2, 3])], Tensor([[1, 2, 3]]), [Tensor(1), Tensor(2), Tensor(3)],
+                (1, 2, 3), iter([1, 2, 3])):
+        assert pipe.get_ppl(ids) == want
+
+
+BAD_IDS = [("", TypeError, "input_ids is ''"), (None, TypeError, "input_ids is None"), (5, TypeError, "input_ids is 5"),
+           ({1: 2}, TypeError, "input_ids is {1: 2}"),
+           ([[1, 2**40]], ValueError, r"input_ids\[0\]\[1\] is 1099511627776"),
+           ([[1.5, 2]], TypeError, r"input_ids\[0\]\[0\] is 1.5"), (np.array([1.5, 2]), TypeError, r"\[0\] is 1.5"),
+           ([{"role": "user"}], TypeError, r"input_ids\[0\] is {'role': 'user'}"),
+           ([1, "2"], TypeError, r"\[1\] is '2'"),
+           ([[1, -2]], ValueError, "is -2"), ([1, True], TypeError, r"\[1\] is True")]
+
+
+@pytest.mark.parametrize("ids, error, words", BAD_IDS, ids=[str(case[0]) for case in BAD_IDS])
+def test_get_ppl_of_what_is_no_ids(pipe, ids, error, words):
+    with pytest.raises(error, match=words):
+        pipe.get_ppl(ids)
 
 
 def test_relative_and_home_paths(alphabet_path, monkeypatch):

@@ -47,7 +47,7 @@ def test_now_that_is_no_time(now):
 
 @pytest.mark.parametrize("arguments", [(5, {}), ("", [1]), (b"", {})])
 def test_wrong_types(arguments):
-    with pytest.raises(TypeError, match="render takes"):
+    with pytest.raises(TypeError, match="render"):
         chat_template.render(*arguments)
 
 

@@ -39,7 +39,67 @@ def test_generation_value_of_wrong_type(values):
             GenerationConfig(**values)
 
 
+TOO_LARGE = [(GenerationConfig, name, value) for name, value in (
+    ("max_new_tokens", 2**63), ("max_new_tokens", -2**70), ("top_k", 2**40), ("logprobs", 2**40), ("n", 2**40),
+    ("min_new_tokens", 2**70), ("repetition_ngram_size", 2**31), ("stop_token_ids", [1, 2**40]),
+    ("bad_token_ids", [2**40]), ("logit_bias", {2**40: 1}), ("temperature", 10**400), ("logit_bias", {1: 10**400}),
+    ("max_new_tokens", 10**5000), ("n", 16385))]
+TOO_LARGE += [(TurbomindEngineConfig, "session_len", 2**63), (TurbomindEngineConfig, "num_threads", 2**31),
+              (PytorchEngineConfig, "num_gpu_blocks", 2**70), (TurbomindEngineConfig, "devices", [2**70]),
+              (EngineGenerationConfig, "stop_words", [2**40])]
+
+
+@pytest.mark.parametrize("config, name, value", TOO_LARGE, ids=[f"{case[1]}-{i}" for i, case in enumerate(TOO_LARGE)])
+def test_integers_that_no_native_field_holds(config, name, value):
+    with pytest.raises(lmdeploy.LmdeployError, match=rf"{name}.*; expected .*\d") as caught:
+        config(**{name: value})
+    assert isinstance(caught.value, AssertionError) and "incompatible" not in str(caught.value)
+    changed = config()
+    with pytest.raises(lmdeploy.LmdeployError, match=name):
+        setattr(changed, name, value)
+        changed._validate()
+
+
+def test_message_of_an_integer_out_of_range_has_all_parts():
+    with pytest.raises(ValueError, match=r"max_new_tokens is 9223372036854775808; expected 0 to 2147483647$"):
+        GenerationConfig(max_new_tokens=2**63)
+    with pytest.raises(ValueError, match=r"stop_token_ids\[1\] is 1099511627776; expected 0 to 2147483647$"):
+        GenerationConfig(stop_token_ids=[1, 2**40])
+    for n in (16385, 2**40):
+        with pytest.raises(ValueError, match=rf"n is {n}; expected 1 to 16384$"):
+            GenerationConfig(n=n)
+
+
+def test_numbers_are_echoed_as_given():
+    with pytest.raises(ValueError, match=r"temperature is 1e\+30;"):
+        GenerationConfig(temperature=1e30)
+    with pytest.raises(ValueError, match=r"top_p is -0\.1;"):
+        GenerationConfig(top_p=-0.1)
+    with pytest.raises(ValueError, match=r"repetition_penalty is -0\.1;"):
+        GenerationConfig(repetition_penalty=-0.1)
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: GenerationConfig(stop_words=["x", "\ud800"]), r"stop_words\[1\] holds the lone surrogate U\+D800"),
+    (lambda: GenerationConfig(bad_words="a\udfff"), r"bad_words\[0\] holds the lone surrogate U\+DFFF at index 1"),
+    (lambda: TurbomindEngineConfig(dtype="\ud800"), "dtype holds"),
+    (lambda: TurbomindEngineConfig(hf_overrides={"\ud800": 1}), "hf_overrides: a key holds"),
+    (lambda: lmdeploy.ChatTemplateConfig("\ud800"), "model_name holds"),
+    (lambda: lmdeploy.ChatTemplateConfig("qwen", user="\ud800"), "user holds"),
+], ids=range(6))
+def test_lone_surrogates_in_configs(make, words):
+    with pytest.raises(lmdeploy.LmdeployError, match=words):
+        make()
+
+
+def test_seeds_may_be_of_any_size():
+    GenerationConfig(random_seed=2**70)
+    EngineGenerationConfig(random_seed=-2**70)
+
+
 def test_edges_of_ranges_are_fine():
+    GenerationConfig(n=16384, max_new_tokens=2**31 - 1, logit_bias={2**31 - 1: 1})
+    GenerationConfig(repetition_ngram_size=-1, repetition_ngram_threshold=-1)  # 0 or less: off
     GenerationConfig(temperature=0, top_p=0, min_p=1)
     GenerationConfig(temperature=2.0, top_p=1, top_k=0)
     GenerationConfig(top_k=-1, max_new_tokens=None, random_seed=-1)
@@ -59,6 +119,14 @@ def test_numbers_of_numpy_and_single_words_are_taken():
     config = GenerationConfig(max_new_tokens=np.int64(3), temperature=np.float32(0.5), stop_words="end")
     assert (type(config.max_new_tokens), type(config.temperature)) == (int, float)
     assert config.stop_words == ["end"]
+
+
+def test_arrays_are_lists_and_no_numbers():
+    assert GenerationConfig(stop_token_ids=np.array([1, 2])).stop_token_ids == [1, 2]
+    assert GenerationConfig(top_k=np.array(3)).top_k == 3
+    for name, value in (("top_k", np.array([3])), ("stop_token_ids", np.array(3)), ("temperature", np.array([1.5]))):
+        with pytest.raises(lmdeploy.LmdeployError, match=f"{name} is"):
+            GenerationConfig(**{name: value})
 
 
 def test_assignment_is_checked_too():

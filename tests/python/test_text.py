@@ -1,10 +1,13 @@
 """Tokenizer and chat templates."""
 import json
 
+import numpy as np
 import pytest
 
+import lmdeploy
 import tiny
 from lmdeploy import ChatTemplateConfig, Tokenizer
+from lmdeploy.chat_template import render
 from lmdeploy.model import MODELS, BaseChatTemplate
 from lmdeploy.tokenizer import DetokenizeState
 
@@ -35,6 +38,60 @@ def test_special_tokens(tokenizer):
     assert tokenizer.decode(ids, skip_special_tokens=False) == "<|im_start|>a<|im_end|>"
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (tiny.BOS, tiny.IM_END)
     assert tokenizer.encode("<s>a", add_bos=False) == [ord("a")]
+
+
+def test_decode_takes_an_id_an_array_and_a_tensor(tokenizer):
+    class Tensor:
+        def __init__(self, values):
+            self.tolist = lambda: values
+
+    for ids in (97, np.int64(97), np.array(97), np.array([97]), [np.int32(97)], (97,), Tensor(97), Tensor([97]),
+                [Tensor(97)]):
+        assert tokenizer.decode(ids) == "a"
+
+
+@pytest.mark.parametrize("ids, error, words", [
+    ([2**70], ValueError, r"ids\[0\] is 1180591620717411303424; expected a token id"), ([97, -1], ValueError, "is -1"),
+    (2**70, ValueError, "expected a token id"), ([1.5], TypeError, r"ids\[0\] is 1.5 \(float\)"),
+    (None, TypeError, "ids is None"), ("ab", TypeError, "ids is 'ab'"), (1.5, TypeError, "ids is 1.5"),
+    ([[1]], TypeError, r"ids\[0\] is \[1\]"), (True, TypeError, "True"), ([10**5000], ValueError, "bits"),
+], ids=range(10))
+def test_decode_of_what_is_no_ids(tokenizer, ids, error, words):
+    with pytest.raises(error, match=words):
+        tokenizer.decode(ids)
+    with pytest.raises((error, TypeError)):
+        tokenizer.detokenize_incrementally(ids, DetokenizeState())
+
+
+def test_lone_surrogates_are_named(tokenizer):
+    for call in (tokenizer.encode, tokenizer, tokenizer.indexes_containing_token):
+        with pytest.raises(lmdeploy.LmdeployError, match=r"lone surrogate U\+D800 at index 1"):
+            call("a\ud800")
+    with pytest.raises(lmdeploy.LmdeployError, match="the template holds the lone surrogate"):
+        render("\ud800", {})
+    for variables in ({"a": ["\ud800"]}, {"\ud800": 1}):
+        with pytest.raises(lmdeploy.LmdeployError, match="variables.*lone surrogate"):
+            render("x", variables)
+    with pytest.raises(lmdeploy.LmdeployError, match="lone surrogate"):
+        MODELS.get("qwen")().get_prompt("\ud800")
+
+
+def test_templates_refuse_what_is_no_prompt():
+    template = MODELS.get("qwen")()
+    for call in (template.get_prompt, template.messages2prompt, ChatTemplateConfig.from_json):
+        for value in (None, 1, True):
+            with pytest.raises(TypeError, match=f"(is|found) {type(value).__name__}"):
+                call(value)
+
+
+def test_flags_are_true_or_false(tokenizer):
+    template = MODELS.get("qwen")()
+    for call in (lambda: tokenizer.encode("a", add_special_tokens=1), lambda: tokenizer.encode("a", add_bos=None),
+                 lambda: template.get_prompt("a", 1),
+                 lambda: tokenizer.decode([97], skip_special_tokens="no"),
+                 lambda: template.messages2prompt("a", add_generation_prompt=0)):
+        with pytest.raises(lmdeploy.LmdeployError, match="expected True or False"):
+            call()
 
 
 def test_decode_from_an_offset(tokenizer):

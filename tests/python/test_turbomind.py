@@ -221,3 +221,19 @@ def test_seed_pattern_of_the_documentation(alphabet_path):
 def test_pictures_are_refused(alphabet):
     with pytest.raises(lmdeploy.LmdeployError, match="input_embeddings"):
         alphabet.create_instance().stream_infer(0, [1], input_embeddings=[[0.0]])
+
+
+@pytest.mark.parametrize("values, words", [
+    (dict(session_id=2**70), "session_id is 1180591620717411303424"), (dict(session_id="x"), "session_id is 'x'"),
+    (dict(step=2**40, sequence_start=False), "step is 1099511627776"), (dict(sequence_start=1), "sequence_start is 1"),
+    (dict(sequence_end="no"), "sequence_end is 'no'"), (dict(input_ids=[[1], [2]]), "holds 2 lists")], ids=str)
+def test_bad_arguments_are_named(alphabet, values, words):
+    with pytest.raises(lmdeploy.LmdeployError, match=words):
+        alphabet.create_instance().stream_infer(**{"session_id": 1, "input_ids": [97], **values})
+
+
+def test_ids_may_be_arrays(alphabet):
+    instance = alphabet.create_instance()
+    for ids in (np.array([ord("x")]), np.array([[ord("x")]]), [np.int64(ord("x"))]):
+        assert next(iter(instance.stream_infer(5, ids, sequence_end=True))).token_ids == ids_of("yz")
+        assert instance.decode(ids).shape[:2] == (1, 1)

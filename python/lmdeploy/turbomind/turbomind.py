@@ -10,6 +10,7 @@ import numpy
 from .. import _core
 from .._engine_configs import EngineConfig
 from .._generation import EngineGenerationConfig, GenerationConfig
+from .._inputs import check_flag, check_id_lists, check_int
 from .._native import native_generation_config
 from .._pipeline import score
 from .._requests import resolve_configs
@@ -32,17 +33,12 @@ _STATUS_BY_FINISH = {None: ResponseType.SUCCESS, "stop": ResponseType.FINISH, "l
 
 def _checked_ids(input_ids: Any, vocab_size: int) -> list[int]:
     """One list of ids; a list that holds just one such list will do."""
-    ids = list(input_ids)
-    if len(ids) == 1 and hasattr(ids[0], "__len__"):
-        ids = list(ids[0])
-    if not ids:
+    lists = check_id_lists(input_ids, "input_ids", vocab_size)
+    if len(lists) > 1:
+        raise ArgumentTypeError(f"input_ids holds {len(lists)} lists; expected one")
+    if not lists or not lists[0]:
         raise InvalidArgumentError("input_ids is empty; expected at least one token id")
-    for i, token in enumerate(ids):
-        if not hasattr(token, "__index__") or isinstance(token, bool):
-            raise ArgumentTypeError(f"input_ids[{i}] is {type(token).__name__}; expected a token id")
-        if not 0 <= token < vocab_size:
-            raise InvalidArgumentError(f"input_ids[{i}] is {token}, outside the model's vocabulary of {vocab_size}")
-    return [int(token) for token in ids]
+    return lists[0]
 
 
 class TurboMind:
@@ -180,10 +176,9 @@ class TurboMindInstance:
         if steps is not None or not sequence_start or not sequence_end:
             raise UnsupportedError("decode: steps, sequence_start and sequence_end must keep their defaults; use "
                                    "stream_infer with output_logits to continue a session")
-        lists = list(input_ids)
-        if lists and hasattr(lists[0], "__index__"):
-            lists = [lists]
-        lists = [_checked_ids(ids, self._core.vocab_size) for ids in lists]
+        lists = check_id_lists(input_ids, "input_ids", self._core.vocab_size)
+        if not all(lists):
+            raise InvalidArgumentError(f"input_ids[{lists.index([])}] is empty; expected at least one token id")
         group = _core.RequestGroup(self._core)
         for ids in lists:
             group.submit(_logits_request(ids))
@@ -204,6 +199,7 @@ class TurboMindInstance:
 
     def cancel(self, session_id: int) -> None:
         """Interrupts what the session runs; what was generated stays in it."""
+        _native_id(session_id)
         if session_id in self._running:
             self._running[session_id].cancel_all()
 
@@ -224,9 +220,9 @@ class TurboMindInstance:
         ids = _checked_ids(input_ids, self._core.vocab_size)
         request = self._request(ids, resolve_configs(gen_config, 1)[0])
         request.session_id = _native_id(session_id)
-        request.sequence_start = sequence_start
-        request.sequence_end = sequence_end
-        if step > 0 and not sequence_start:
+        request.sequence_start = check_flag(sequence_start, "sequence_start")
+        request.sequence_end = check_flag(sequence_end, "sequence_end")
+        if check_int(step, "step") > 0 and not sequence_start:
             request.step = step
         group = _core.RequestGroup(self._core)
         group.submit(request)
@@ -277,9 +273,7 @@ class TurboMindInstance:
 
 def _native_id(session_id: int) -> int:
     """The engine's id 0 means a session without a name."""
-    if not isinstance(session_id, int) or session_id < 0:
-        raise ArgumentTypeError(f"session_id is {session_id!r}; expected an integer, 0 or more")
-    return session_id + 1
+    return check_int(session_id, "session_id", high=2**63 - 1) + 1
 
 
 def _refuse_pictures(input_embeddings: Any, adapter_name: str | None) -> None:

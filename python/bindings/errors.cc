@@ -1,5 +1,6 @@
 // Native errors become the exception classes of lmdeploy.errors, by their code.
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 
@@ -31,6 +32,8 @@ void translate(const std::exception_ptr& pointer, void*) {
     raise(ErrorCode::kResourceExhausted, kOutOfMemory);
   } catch (const std::length_error&) {  // a container that no memory could hold
     raise(ErrorCode::kResourceExhausted, kOutOfMemory);
+  } catch (const std::filesystem::filesystem_error& error) {
+    raise(ErrorCode::kIo, describe(error));
   }
 }
 

@@ -40,7 +40,8 @@ class Detokenizer:
 
     def push(self, ids: int | Sequence[int]) -> str:
         """The text that is certain now; may be empty."""
-        return self._native.push([ids] if isinstance(ids, int) else [int(token) for token in ids])
+        ids = plain(ids)
+        return self._native.push(check_ids([ids] if hasattr(ids, "__index__") else ids, "push: ids"))
 
     def finish(self) -> str:
         """What was held back. The stream is used up."""

@@ -131,6 +131,25 @@ TEST_F(TerminalTest, AnotherWidthWritesTheLineAnew) {
   EXPECT_EQ(run.finish(), 0);
 }
 
+// libedit by itself erases wide characters at the end of a row.
+TEST_F(TerminalTest, WideCharactersInSeveralRowsAreWrittenAnew) {
+  ProgramRun run(chat(), ProgramRun::Input::kTerminal);
+  run.expect(kPrompt);
+  std::string row = "a";  // the last column stays empty
+  for (int i = 0; i < 24; ++i) row += "你";
+  run.type(row + "你w");
+  run.expect("你w");
+  run.type("\x1b[D\x1b[D\x1b[D");  // left, to the row above
+  run.expect("\x1b[J" + std::string(kPrompt) + row);
+  run.type("\x1b[C");  // right, to the one below
+  run.expect("\r\x1b[1A\x1b[J" + std::string(kPrompt) + row);
+  run.type("\r\r");
+  run.expect("xyz\r\n");
+  run.expect(kPrompt);
+  run.type("\x04");
+  EXPECT_EQ(run.finish(), 0);
+}
+
 TEST_F(TerminalTest, SeveralLinesAndALoadingBar) {
   ProgramRun run(chat(), ProgramRun::Input::kTerminal);
   run.expect("Loading ");

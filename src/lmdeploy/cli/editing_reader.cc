@@ -112,6 +112,9 @@ class EditingReader : public LineReader {
   }
 
   bool wait_for_input() {
+    pollfd input = {STDIN_FILENO, POLLIN, 0};
+    if (::poll(&input, 1, 0) == 0 && has_wrapped_wide_characters())
+      redraw(row_at(::el_wline(edit_)->cursor, terminal_columns(STDOUT_FILENO)));
     while (true) {
       pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {interrupts_.fd(), POLLIN, 0}};
       const int ready = ::poll(fds, 2, -1);
@@ -124,6 +127,13 @@ class EditingReader : public LineReader {
       if (interrupts_.take_resize()) resize_line();
       if (ready > 0 && fds[0].revents != 0) return true;
     }
+  }
+
+  /// libedit erases some of these when the cursor goes from one row to the next.
+  bool has_wrapped_wide_characters() const {
+    const LineInfoW& line = *::el_wline(edit_);
+    return row_at(line.lastchar, terminal_columns(STDOUT_FILENO)) > 0 &&
+           std::any_of(line.buffer, line.lastchar, [](wchar_t c) { return ::wcwidth(c) == 2; });
   }
 
   static void show(const std::string& text) {
@@ -171,12 +181,16 @@ class EditingReader : public LineReader {
 
   /// The row of the edited line, prompt included, in which a terminal of `columns` shows `at`.
   int row_at(const wchar_t* at, int columns) const {
-    size_t width = prompt_.size();  // ASCII
-    for (const wchar_t* c = ::el_wline(edit_)->buffer; c != at; ++c) {
-      const int char_width = ::wcwidth(*c);
-      width += char_width < 0 ? 2 : static_cast<size_t>(char_width);  // control characters: ^A
+    columns = std::max(columns, 2);
+    int offset = static_cast<int>(prompt_.size());  // ASCII
+    const LineInfoW& line = *::el_wline(edit_);
+    for (const wchar_t* c = line.buffer; c != line.lastchar; ++c) {
+      const int width = ::wcwidth(*c) < 0 ? 2 : ::wcwidth(*c);  // control characters: ^A
+      if (offset % columns + width > columns) ++offset;  // a wide one does not fit into the last column
+      if (c == at) break;
+      offset += width;
     }
-    return static_cast<int>(width) / std::max(columns, 1);
+    return offset / columns;
   }
 
   Utf8TerminalMode mode_;  // before libedit notes the terminal's modes

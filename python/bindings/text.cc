@@ -43,6 +43,12 @@ void bind_tokenizer(nb::module_& m) {
           },
           nb::arg("ids"), nb::arg("skip_special_tokens") = true)
       .def(
+          "decode_pieces",
+          [](const T& self, nb::handle ids, bool skip) {
+            return self.impl->decode_pieces(ids_from_python(ids, "ids"), skip);
+          },
+          nb::arg("ids"), nb::arg("skip_special_tokens") = true)
+      .def(
           "token_text", [](const T& self, int id) { return std::string(self.impl->token_text(id)); },
           nb::arg("id"), "The token as the vocabulary spells it; \"\" for an unused id.")
       .def("token_bytes", &token_bytes, nb::arg("id"),

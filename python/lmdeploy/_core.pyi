@@ -394,6 +394,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str: ...
 
+    def decode_pieces(self, ids: Sequence[int], skip_special_tokens: bool = True) -> list[str]: ...
+
     def token_text(self, id: int) -> str:
         """The token as the vocabulary spells it; "" for an unused id."""
 

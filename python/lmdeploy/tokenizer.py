@@ -121,6 +121,14 @@ class Tokenizer:
         stream.push(ids[:offset])
         return stream.push(ids[offset:]) + stream.finish()
 
+    def decode_pieces(self, t: Sequence[int], skip_special_tokens: bool = True) -> list[str]:
+        """What each id adds to the text, for instance beside its logprob; joined, the pieces are ``decode(t)``.
+
+        A character that several ids spell is in the piece of the last one.
+        """
+        ids = check_ids(plain(t), "decode_pieces: ids")
+        return self._native.decode_pieces(ids, check_flag(skip_special_tokens, "skip_special_tokens"))
+
     def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
         """A stream that turns ids into text as they arrive."""
         return Detokenizer(self, skip_special_tokens)

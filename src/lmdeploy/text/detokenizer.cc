@@ -32,6 +32,14 @@ std::unique_ptr<DecodeStream> Tokenizer::decode_stream(bool skip_special_tokens)
   return std::make_unique<ByteStream>(*this, skip_special_tokens);
 }
 
+std::vector<std::string> Tokenizer::decode_pieces(std::span<const int> ids, bool skip_special_tokens) const {
+  const std::unique_ptr<DecodeStream> stream = decode_stream(skip_special_tokens);
+  std::vector<std::string> pieces(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) stream->push(ids[i], pieces[i]);
+  if (!pieces.empty()) stream->finish(pieces.back());
+  return pieces;
+}
+
 Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens)
     : tokenizer_(std::move(tokenizer)), stream_(tokenizer_->decode_stream(skip_special_tokens)) {}
 

@@ -86,6 +86,14 @@ TEST(Detokenizer, F06_HidesSpecialTokensOnly) {
     EXPECT_EQ(stream_decode(tokenizer, ids, skip), tokenizer->decode(ids, skip));
 }
 
+TEST(Detokenizer, APieceForEachToken) {
+  const auto tokenizer = tiny_byte_level_tokenizer();
+  const std::vector<int> ids =
+      ids_of(tokenizer, {"h", "\u00E9\u00B2", "\u00B8", "</s>", "\u0120ok", "\u00E9\u00B2"});
+  EXPECT_EQ(tokenizer->decode_pieces(ids), (Strings{"h", "", "\u9CB8", "", " ok", "\uFFFD"}));
+  EXPECT_EQ(tokenizer->decode_pieces({}), Strings{});
+}
+
 // A run of byte tokens is one text or, if any byte is wrong, one U+FFFD a byte: it is only certain at its
 // end.
 TEST(Detokenizer, HoldsARunOfByteTokens) {
@@ -119,6 +127,9 @@ TEST(Detokenizer, EqualsDecodeForRandomIds) {
     }
     joined += detokenizer.finish();
     EXPECT_EQ(joined, tokenizer->decode(ids, skip)) << "seed " << seed;
+    std::string rebuilt;
+    for (const std::string& piece : tokenizer->decode_pieces(ids, skip)) rebuilt += piece;
+    EXPECT_EQ(rebuilt, joined) << "seed " << seed;
   }
 }
 

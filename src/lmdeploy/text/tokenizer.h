@@ -47,6 +47,9 @@ class Tokenizer {
   /// decode() in steps. This default joins token_bytes(), and token_text() of special tokens; a tokenizer
   /// whose text depends on neighbours overrides it.
   virtual std::unique_ptr<DecodeStream> decode_stream(bool skip_special_tokens) const;
+  /// What each id adds to the text: joined, the pieces are decode() of all ids. A character that several ids
+  /// spell is in the piece of the last one; text that only the end makes certain is in the last piece.
+  std::vector<std::string> decode_pieces(std::span<const int> ids, bool skip_special_tokens = true) const;
 
   /// Ids run from 0 to vocab_size() - 1, added tokens included.
   virtual int vocab_size() const = 0;

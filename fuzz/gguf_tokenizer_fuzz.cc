@@ -1,8 +1,9 @@
-// Loads bytes as a GGUF file and reads its tokenizer; what loads must encode and decode without a crash.
+// Loads bytes as a GGUF file and reads its tokenizer; what loads must encode and decode without a
+// crash, streamed and whole alike.
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lmdeploy/core/error.h"
+#include "check_decoding.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/text/files/gguf_tokenizer.h"
 
@@ -16,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (written) {
       const ComposedTokenizer tokenizer(read_gguf_tokenizer(cat("/proc/self/fd/", file)));
       for (const std::string_view sample : {"", " a  b1", "<s>\xC3\xA9\xFF", "hell <|im_end|> one"})
-        tokenizer.decode(tokenizer.encode(sample, {}), false);
+        check_decoding(tokenizer, tokenizer.encode(sample, {}));
     }
   } catch (const Error&) {  // refused with a message, as it should be
   }

@@ -34,6 +34,7 @@ class FakeModel : public Model {
 
   const DecoderSpec& spec() const override { return spec_; }
   KvLayout kv_layout(DType dtype, int64_t block_len) const override;
+  std::span<const KvGroup> kv_groups() const override { return groups_; }
   ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return 0; }
 
@@ -58,6 +59,7 @@ class FakeModel : public Model {
 
   FakeOptions options_;
   DecoderSpec spec_;
+  std::vector<KvGroup> groups_ = {KvGroup{}};
   Tensor logits_;  // [max_logit_rows, vocab_size]
   int64_t next_row_ = 0;
 };

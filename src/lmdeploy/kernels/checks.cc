@@ -1,6 +1,7 @@
 // Shape and dtype checks of every op; see checks.h.
 #include "lmdeploy/kernels/checks.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -52,9 +53,10 @@ class OpCheck {
     const KvLayout& l = cache.layout;
     if (!kernels.takes_kv_dtype(l.dtype))
       fail("the KV cache is ", l.dtype, ", which back end ", kernels.name(), " does not take");
-    if (l.num_kv_heads <= 0 || l.head_dim <= 0 || l.block_len <= 0 || cache.num_blocks < 0)
+    if (l.num_kv_heads <= 0 || l.head_dim <= 0 || l.block_len <= 0 || cache.num_blocks < 0 ||
+        l.latent_dim < 0 || l.latent_dim > l.head_dim)
       fail("the KV cache has ", cache.num_blocks, " blocks of ", l.block_len, " tokens, ", l.num_kv_heads,
-           " heads of ", l.head_dim);
+           " heads of ", l.head_dim, l.latent_dim == 0 ? "" : cat(", ", l.latent_dim, " of them latent"));
     if (layer < 0 || layer >= l.num_layers) fail("layer ", layer, " is not in [0, ", l.num_layers, ")");
   }
 
@@ -92,20 +94,35 @@ void linear(const Kernels& kernels, ConstTensorView out, ConstTensorView x, cons
   check.disjoint("out", out, "x", x);
 }
 
-void rms_norm(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView weight) {
-  const OpCheck check("rms_norm");
-  check.activation("x", kernels, x);
-  check.activation("out", kernels, out, x.shape());
-  check.tensor("weight", weight, DType::kF32, {x.cols()});
+namespace {
+
+void norm_weights(const OpCheck& check, ConstTensorView x, ConstTensorView weight, const NormOptions& o) {
+  if (o.group != 0 && (o.group < 0 || x.cols() % o.group != 0))
+    check.fail("x has shape ", x.shape(), ", not whole groups of ", o.group);
+  const bool by_group = o.group > 0 && weight.cols() == o.group;
+  const Shape shape = {by_group ? o.group : x.cols()};
+  check.tensor("weight", weight, DType::kF32, shape);
+  if (o.bias) check.tensor("bias", *o.bias, DType::kF32, shape);
 }
 
-void add_rms_norm(const Kernels& kernels, ConstTensorView out, ConstTensorView residual, ConstTensorView x,
-                  ConstTensorView weight) {
-  const OpCheck check("add_rms_norm");
+}  // namespace
+
+void norm(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView weight,
+          const NormOptions& options) {
+  const OpCheck check("norm");
+  check.activation("x", kernels, x);
+  check.activation("out", kernels, out, x.shape());
+  norm_weights(check, x, weight, options);
+}
+
+void add_norm(const Kernels& kernels, ConstTensorView out, ConstTensorView residual, ConstTensorView x,
+              ConstTensorView weight, const NormOptions& options) {
+  const OpCheck check("add_norm");
   check.activation("x", kernels, x);
   check.activation("residual", kernels, residual, x.shape());
   check.activation("out", kernels, out, x.shape());
-  check.tensor("weight", weight, DType::kF32, {x.cols()});
+  if (options.group != 0) check.fail("group is ", options.group, ", expected 0");
+  norm_weights(check, x, weight, options);
 }
 
 void rope_table(const Kernels& kernels, ConstTensorView table, ConstTensorView positions,
@@ -127,9 +144,9 @@ void rope(const Kernels& kernels, ConstTensorView x, ConstTensorView table, cons
   if (options.head_dim <= 0 || x.cols() % options.head_dim != 0)
     check.fail("x has shape ", x.shape(), ", not whole heads of ", options.head_dim);
   check.activation("table", kernels, table, {x.dim(0), table.cols()});
-  if (table.cols() % 2 != 0 || table.cols() > options.head_dim)
+  if (options.first < 0 || table.cols() % 2 != 0 || table.cols() > options.head_dim - options.first)
     check.fail("table has shape ", table.shape(), ": rotary_dim must be even and at most head_dim ",
-               options.head_dim);
+               options.head_dim, options.first == 0 ? "" : cat(" less the first ", options.first));
 }
 
 void kv_write(const Kernels& kernels, const KvCacheView& cache, int64_t layer, ConstTensorView k,
@@ -151,7 +168,12 @@ void attention(const Kernels& kernels, ConstTensorView out, ConstTensorView q, c
                cache.layout.num_kv_heads, " heads");
   check.activation("q", kernels, q);
   check.activation("q", kernels, q, {q.dim(0), options.num_heads * cache.layout.head_dim});
-  check.activation("out", kernels, out, q.shape());
+  check.activation("out", kernels, out, {q.dim(0), options.num_heads * cache.layout.value_dim()});
+  if (options.window < 0) check.fail("window is ", options.window, ", expected 0 or more");
+  if (!(options.soft_cap >= 0)) check.fail("soft_cap is ", options.soft_cap, ", expected 0 or more");
+  if (options.sinks) check.tensor("sinks", *options.sinks, DType::kF32, {options.num_heads});
+  if (options.alibi_slopes)
+    check.tensor("alibi_slopes", *options.alibi_slopes, DType::kF32, {options.num_heads});
   check.disjoint("out", out, "q", q);
   check.indices("kv_len", batch.kv_len, DType::kI32);
   const int64_t num_seqs = batch.kv_len.cols();
@@ -161,10 +183,16 @@ void attention(const Kernels& kernels, ConstTensorView out, ConstTensorView q, c
   check.tensor("block_table", batch.block_table, DType::kI32, {num_seqs, batch.block_table.dim(1)});
 }
 
-void silu_mul(const Kernels& kernels, ConstTensorView out, ConstTensorView x) {
-  const OpCheck check("silu_mul");
+void glu(const Kernels& kernels, const char* op, ConstTensorView out, ConstTensorView x) {
+  const OpCheck check(op);
   check.activation("out", kernels, out);
   check.activation("x", kernels, x, {out.dim(0), 2 * out.cols()});
+}
+
+void same_shape(const Kernels& kernels, const char* op, ConstTensorView out, ConstTensorView x) {
+  const OpCheck check(op);
+  check.activation("out", kernels, out);
+  check.activation("x", kernels, x, out.shape());
 }
 
 void add(const Kernels& kernels, ConstTensorView out, ConstTensorView a, ConstTensorView b) {
@@ -172,6 +200,79 @@ void add(const Kernels& kernels, ConstTensorView out, ConstTensorView a, ConstTe
   check.activation("out", kernels, out);
   check.activation("a", kernels, a, out.shape());
   check.activation("b", kernels, b, out.shape());
+}
+
+void in_place(const Kernels& kernels, const char* op, ConstTensorView x) {
+  OpCheck(op).activation("x", kernels, x);
+}
+
+void scale_rows(const Kernels& kernels, ConstTensorView x, ConstTensorView factors) {
+  const OpCheck check("scale_rows");
+  check.activation("x", kernels, x);
+  check.tensor("factors", factors, DType::kF32, {x.dim(0)});
+}
+
+void gate_rows(const Kernels& kernels, ConstTensorView x, ConstTensorView gate) {
+  const OpCheck check("gate_rows");
+  check.activation("x", kernels, x);
+  check.activation("gate", kernels, gate, {x.dim(0), 1});
+}
+
+void route(const Kernels& kernels, ConstTensorView ids, ConstTensorView weights, ConstTensorView logits,
+           const std::optional<ConstTensorView>& correction, const RouteOptions& o) {
+  const OpCheck check("route");
+  check.activation("logits", kernels, logits);
+  check.activation("weights", kernels, weights, {logits.dim(0), weights.cols()});
+  check.tensor("ids", ids, DType::kI32, weights.shape());
+  const int64_t experts = logits.cols(), top_k = weights.cols();
+  if (correction) check.tensor("correction", *correction, DType::kF32, {experts});
+  if (o.num_groups < 1 || experts % o.num_groups != 0)
+    check.fail(experts, " experts are not whole groups: num_groups is ", o.num_groups);
+  const int64_t group_size = experts / o.num_groups;
+  if (o.groups_kept < 1 || o.groups_kept > o.num_groups || o.group_best < 1 || o.group_best > group_size)
+    check.fail("groups_kept ", o.groups_kept, ", group_best ", o.group_best, ": there are ", o.num_groups,
+               " groups of ", group_size);
+  if (top_k < 1 || top_k > o.groups_kept * group_size)
+    check.fail("cannot choose ", top_k, " of ", o.groups_kept * group_size, " experts");
+}
+
+void sort_by_expert(ConstTensorView expert_start, ConstTensorView row_tokens, ConstTensorView pair_rows,
+                    ConstTensorView ids) {
+  const OpCheck check("sort_by_expert");
+  if (ids.rank() != 2) check.fail("ids has shape ", ids.shape(), ", expected two dimensions");
+  check.tensor("ids", ids, DType::kI32, ids.shape());
+  check.tensor("pair_rows", pair_rows, DType::kI32, ids.shape());
+  check.tensor("row_tokens", row_tokens, DType::kI32, {ids.dim(0) * ids.dim(1)});
+  check.indices("expert_start", expert_start, DType::kI32);
+  if (expert_start.cols() < 2) check.fail("expert_start has shape ", expert_start.shape());
+}
+
+void expert_linear(const Kernels& kernels, ConstTensorView out, ConstTensorView x,
+                   std::span<const PackedWeight* const> experts, ConstTensorView expert_start,
+                   const std::optional<ConstTensorView>& bias) {
+  const OpCheck check("expert_linear");
+  if (experts.empty()) check.fail("no experts");
+  const auto num_experts = static_cast<int64_t>(experts.size());
+  const int64_t rows = experts[0]->rows(), cols = experts[0]->cols();
+  for (const PackedWeight* expert : experts)
+    if (expert->rows() != rows || expert->cols() != cols)
+      check.fail("the experts differ: [", rows, ", ", cols, "] and [", expert->rows(), ", ", expert->cols(),
+                 "]");
+  check.activation("x", kernels, x, {x.dim(0), cols});
+  check.activation("out", kernels, out, {x.dim(0), rows});
+  check.tensor("expert_start", expert_start, DType::kI32, {num_experts + 1});
+  if (bias) check.tensor("bias", *bias, DType::kF32, {num_experts, rows});
+  check.disjoint("out", out, "x", x);
+}
+
+void combine_experts(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView weights,
+                     ConstTensorView pair_rows) {
+  const OpCheck check("combine_experts");
+  check.activation("out", kernels, out);
+  check.activation("weights", kernels, weights, {out.dim(0), weights.cols()});
+  check.tensor("pair_rows", pair_rows, DType::kI32, weights.shape());
+  check.activation("x", kernels, x, {x.dim(0), out.cols()});
+  check.disjoint("out", out, "x", x);
 }
 
 void gather_rows(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView rows) {
@@ -210,7 +311,21 @@ void index_values(const char* op, const char* tensor, ConstTensorView values, in
   }
 }
 
-void attention_values(const KvCacheView& cache, const AttentionBatch& batch, int64_t tokens) {
+void expert_values(ConstTensorView expert_start, int64_t rows) {
+  const OpCheck check("expert_linear");
+  int64_t before = 0;
+  for (int64_t e = 0; e < expert_start.cols(); ++e) {
+    const int64_t start = index_at(expert_start, e);
+    if (start < before || start > rows)
+      check.fail("expert_start[", e, "] is ", start, ", expected [", before, ", ", rows, "]");
+    before = start;
+  }
+  if (index_at(expert_start, 0) != 0 || before != rows)
+    check.fail("expert_start goes from ", index_at(expert_start, 0), " to ", before, ", x has ", rows,
+               " rows");
+}
+
+void attention_values(const KvCacheView& cache, const AttentionBatch& batch, int64_t tokens, int64_t window) {
   const OpCheck check("attention");
   const int64_t num_seqs = batch.kv_len.cols();
   const int64_t block_len = cache.layout.block_len;
@@ -226,7 +341,10 @@ void attention_values(const KvCacheView& cache, const AttentionBatch& batch, int
     if (num_blocks > batch.block_table.cols())
       check.fail("kv_len[", s, "] is ", kv_len, ", more than ", batch.block_table.cols(), " blocks of ",
                  block_len);
-    const ConstTensorView table(batch.block_table.row_data(s), DType::kI32, {num_blocks});
+    const int64_t first_key = window == 0 ? 0 : std::max<int64_t>(0, kv_len - (end - start) + 1 - window);
+    const int64_t first_block = first_key / block_len;
+    const ConstTensorView table(batch.block_table.row_data(s) + first_block * 4, DType::kI32,
+                                {num_blocks - first_block});
     if (end > start) index_values("attention", "block_table", table, cache.num_blocks);
     start = end;
   }

@@ -82,14 +82,12 @@ TEST_P(ChecksTest, PackWeight) {
 
 TEST_P(ChecksTest, Norms) {
   const Tensor x = activation(2, 8), weight(DType::kF32, {7}), right(DType::kF32, {8});
-  expect_invalid([&] { kernels().rms_norm(x, x, weight, {}); },
-                 "rms_norm: weight is f32 [7], expected f32 [8]");
-  expect_invalid([&] { kernels().rms_norm(activation(2, 9), x, right, {}); },
-                 "rms_norm: out has shape [2, 9]");
-  expect_invalid([&] { kernels().add_rms_norm(x, activation(1, 8), x, right, {}); },
-                 "add_rms_norm: residual has shape");
+  expect_invalid([&] { kernels().norm(x, x, weight, {}); }, "norm: weight is f32 [7], expected f32 [8]");
+  expect_invalid([&] { kernels().norm(activation(2, 9), x, right, {}); }, "norm: out has shape [2, 9]");
+  expect_invalid([&] { kernels().add_norm(x, activation(1, 8), x, right, {}); },
+                 "add_norm: residual has shape");
   const ConstTensorView cube(x.view().data(), x.dtype(), {2, 2, 4});
-  expect_invalid([&] { kernels().rms_norm(x, cube, right, {}); }, "rms_norm: x has shape [2, 2, 4]");
+  expect_invalid([&] { kernels().norm(x, cube, right, {}); }, "norm: x has shape [2, 2, 4]");
 }
 
 TEST_P(ChecksTest, RopeTable) {
@@ -204,7 +202,8 @@ TEST_P(ChecksTest, Attention) {
 
 TEST_P(ChecksTest, RowOps) {
   const Tensor x = activation(2, 8), odd = activation(2, 3);
-  expect_invalid([&] { kernels().silu_mul(odd, x); }, "silu_mul: x has shape [2, 8], expected [2, 6]");
+  expect_invalid([&] { kernels().glu(odd, x, Activation::kSilu); },
+                 "glu: x has shape [2, 8], expected [2, 6]");
   expect_invalid([&] { kernels().add(x, x, odd); }, "add: b has shape [2, 3], expected [2, 8]");
   expect_invalid([&] { kernels().add(x, odd, x); }, "add: a has shape [2, 3]");
   const Tensor out = activation(2, 8);
@@ -225,13 +224,13 @@ TEST_P(ChecksTest, EmptyCallsDoNothing) {
                                            scale(DType::kF64, {1});
   kernels().embedding(none, empty_ids, *weight(5, 8));
   kernels().linear(activation(0, 5), none, *weight(5, 8));
-  kernels().rms_norm(none, none, weight_row, {});
-  kernels().add_rms_norm(none, none, none, weight_row, {});
+  kernels().norm(none, none, weight_row, {});
+  kernels().add_norm(none, none, none, weight_row, {});
   kernels().rope_table(none, empty_ids, inv_freq, scale, empty_ids);
   kernels().rope(none, activation(0, 4), {.head_dim = 4});
   kernels().kv_write(pool.view, 0, none, none, index_tensor(DType::kI64, {}));
   kernels().attention(none16, none16, pool.view, {ids({0}), empty_ids, table}, {.num_heads = 4});
-  kernels().silu_mul(none, none16);
+  kernels().glu(none, none16, Activation::kSilu);
   kernels().add(none, none, none);
   kernels().gather_rows(none, none, empty_ids);
 }
@@ -262,8 +261,7 @@ TEST(CpuIsas, BestIsAvailableAndMissingOnesAreRefused) {
 TEST(CpuKernels, TakesF32ActivationsOnly) {
   const Kernels& cpu = cpu_kernels(CpuIsa::kPortable);
   const Tensor x(DType::kBF16, {1, 8}), weight(DType::kF32, {8});
-  expect_invalid([&] { cpu.rms_norm(x, x, weight, {}); },
-                 "rms_norm: x is bf16, back end cpu-portable takes f32");
+  expect_invalid([&] { cpu.norm(x, x, weight, {}); }, "norm: x is bf16, back end cpu-portable takes f32");
   Pool pool(DType::kF64);
   const Tensor k(DType::kF32, {1, 8});
   expect_invalid([&] { cpu.kv_write(pool.view, 0, k, k, index_tensor(DType::kI64, {0})); },

@@ -46,8 +46,8 @@ TEST_P(ElementwiseTest, SiluMulMatchesReference) {
     for (int64_t i = 0; i < c.cols && c.fill == Fill::kOrdinary; ++i)
       x.view().set(t, i, 100 * rng.uniform() - 60);
   const TestTensor want(DType::kF64, c.tokens, c.cols), got(DType::kF32, c.tokens, c.cols, c.padding);
-  ref_kernels().silu_mul(want, x);
-  cpu_kernels(isa).silu_mul(got, x);
+  ref_kernels().glu(want, x, Activation::kSilu);
+  cpu_kernels(isa).glu(got, x, Activation::kSilu);
   expect_close(got, want, [&](int64_t t, int64_t i, double v) {
     return std::abs(v) * 10 * kF32Epsilon + std::abs(x.at(t, c.cols + i)) * 0x1p-120 + 0x1p-149;
   });
@@ -99,11 +99,11 @@ TEST_P(NonFiniteTest, RowsOfNaNAndInfinityStayInTheirRows) {
   Rng rng(3);
   const TestTensor x = random_tensor(rng, DType::kF32, 4, 34);
   const TestTensor clean(DType::kF32, 4, 17), got(DType::kF32, 4, 17);
-  kernels.silu_mul(clean, x);
+  kernels.glu(clean, x, Activation::kSilu);
   const double values[] = {std::nan(""), HUGE_VAL, -HUGE_VAL};
   for (int64_t t = 0; t < 3; ++t)
     for (int64_t i = 0; i < 34; ++i) x.view().set(t, i, values[t]);
-  kernels.silu_mul(got, x);
+  kernels.glu(got, x, Activation::kSilu);
   EXPECT_TRUE(std::isnan(got.at(0, 3)));
   EXPECT_EQ(got.at(1, 3), HUGE_VAL);
   expect_bit_equal(got.view().slice_rows(3, 1), clean.view().slice_rows(3, 1));

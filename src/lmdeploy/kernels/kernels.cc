@@ -16,15 +16,16 @@ void Kernels::linear(TensorView out, ConstTensorView x, const PackedWeight& weig
   if (x.rows() > 0) do_linear(out, x, weight, bias);
 }
 
-void Kernels::rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight, NormOptions options) const {
-  checks::rms_norm(*this, out, x, weight);
-  if (x.rows() > 0) do_rms_norm(out, x, weight, options);
+void Kernels::norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                   const NormOptions& options) const {
+  checks::norm(*this, out, x, weight, options);
+  if (x.rows() > 0) do_norm(out, x, weight, options);
 }
 
-void Kernels::add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
-                           NormOptions options) const {
-  checks::add_rms_norm(*this, out, residual, x, weight);
-  if (x.rows() > 0) do_add_rms_norm(out, residual, x, weight, options);
+void Kernels::add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                       const NormOptions& options) const {
+  checks::add_norm(*this, out, residual, x, weight, options);
+  if (x.rows() > 0) do_add_norm(out, residual, x, weight, options);
 }
 
 void Kernels::rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
@@ -45,19 +46,78 @@ void Kernels::kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView 
 }
 
 void Kernels::attention(TensorView out, ConstTensorView q, const KvCacheView& cache,
-                        const AttentionBatch& batch, AttentionOptions options) const {
+                        const AttentionBatch& batch, const AttentionOptions& options) const {
   checks::attention(*this, out, q, cache, batch, options);
   if (q.rows() > 0) do_attention(out, q, cache, batch, options);
 }
 
-void Kernels::silu_mul(TensorView out, ConstTensorView x) const {
-  checks::silu_mul(*this, out, x);
-  if (x.rows() > 0) do_silu_mul(out, x);
+void Kernels::glu(TensorView out, ConstTensorView x, Activation activation) const {
+  checks::glu(*this, "glu", out, x);
+  if (x.rows() > 0) do_glu(out, x, activation);
+}
+
+void Kernels::clamped_glu(TensorView out, ConstTensorView x, float limit) const {
+  checks::glu(*this, "clamped_glu", out, x);
+  if (x.rows() > 0) do_clamped_glu(out, x, limit);
+}
+
+void Kernels::activate(TensorView out, ConstTensorView x, Activation activation) const {
+  checks::same_shape(*this, "activate", out, x);
+  if (x.rows() > 0) do_activate(out, x, activation);
 }
 
 void Kernels::add(TensorView out, ConstTensorView a, ConstTensorView b) const {
   checks::add(*this, out, a, b);
   if (out.rows() > 0) do_add(out, a, b);
+}
+
+void Kernels::scale(TensorView x, float factor) const {
+  checks::in_place(*this, "scale", x);
+  if (x.rows() > 0) do_scale(x, factor);
+}
+
+void Kernels::scale_rows(TensorView x, ConstTensorView factors) const {
+  checks::scale_rows(*this, x, factors);
+  if (x.rows() > 0) do_scale_rows(x, factors);
+}
+
+void Kernels::gate_rows(TensorView x, ConstTensorView gate) const {
+  checks::gate_rows(*this, x, gate);
+  if (x.rows() > 0) do_gate_rows(x, gate);
+}
+
+void Kernels::clamp(TensorView x, float limit) const {
+  checks::in_place(*this, "clamp", x);
+  if (x.rows() > 0) do_clamp(x, limit);
+}
+
+void Kernels::soft_cap(TensorView x, float cap) const {
+  checks::in_place(*this, "soft_cap", x);
+  if (x.rows() > 0) do_soft_cap(x, cap);
+}
+
+void Kernels::route(TensorView ids, TensorView weights, ConstTensorView logits,
+                    std::optional<ConstTensorView> correction, const RouteOptions& options) const {
+  checks::route(*this, ids, weights, logits, correction, options);
+  if (logits.rows() > 0) do_route(ids, weights, logits, correction, options);
+}
+
+void Kernels::sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
+                             ConstTensorView ids) const {
+  checks::sort_by_expert(expert_start, row_tokens, pair_rows, ids);
+  do_sort_by_expert(expert_start, row_tokens, pair_rows, ids);
+}
+
+void Kernels::expert_linear(TensorView out, ConstTensorView x, std::span<const PackedWeight* const> experts,
+                            ConstTensorView expert_start, std::optional<ConstTensorView> bias) const {
+  checks::expert_linear(*this, out, x, experts, expert_start, bias);
+  if (x.rows() > 0) do_expert_linear(out, x, experts, expert_start, bias);
+}
+
+void Kernels::combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
+                              ConstTensorView pair_rows) const {
+  checks::combine_experts(*this, out, x, weights, pair_rows);
+  if (out.rows() > 0) do_combine_experts(out, x, weights, pair_rows);
 }
 
 void Kernels::gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const {

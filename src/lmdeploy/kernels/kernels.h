@@ -35,7 +35,7 @@ class PackedWeight {
   int64_t cols_;
 };
 
-/// One block holds `block_len` tokens of K and V of all layers:
+/// One block holds `block_len` tokens of K and V of `num_layers` layers:
 /// [num_layers][2 (K, V)][num_kv_heads][block_len][head_dim] elements of `dtype`.
 struct KvLayout {
   DType dtype = DType::kF32;  // f64 (ref only), f32, f16, bf16
@@ -43,8 +43,14 @@ struct KvLayout {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t block_len = 64;  // tokens
+  /// Multi-head latent attention: V is the first `latent_dim` elements of each K row, and only K is stored:
+  /// [num_layers][num_kv_heads][block_len][head_dim]. 0: V has rows of its own, of head_dim elements.
+  int64_t latent_dim = 0;
 
-  int64_t block_elements() const { return num_layers * 2 * num_kv_heads * block_len * head_dim; }
+  int64_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
+  /// Elements of K and V of one layer.
+  int64_t layer_elements() const { return (latent_dim > 0 ? 1 : 2) * num_kv_heads * block_len * head_dim; }
+  int64_t block_elements() const { return num_layers * layer_elements(); }
   int64_t block_bytes() const { return row_bytes(dtype, block_elements()); }
 };
 
@@ -63,20 +69,59 @@ struct AttentionBatch {
   ConstTensorView block_table;  // [num_seqs, max_blocks]: block ids in token order
 };
 
+enum class NormKind : uint8_t {
+  kRms,    // x * rsqrt(mean(x^2) + eps)
+  kLayer,  // (x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps)
+};
+
 struct NormOptions {
   float eps = 1e-6f;
   float offset = 0;  // 1: the checkpoint stores weight - 1 (Gemma)
+  NormKind kind = NormKind::kRms;
+  int64_t group = 0;  // elements that are normalised together (a head); 0: the whole row
+  std::optional<ConstTensorView> bias = std::nullopt;  // as weight
 };
 
 struct RopeOptions {
   int64_t head_dim = 0;
   bool interleaved = false;  // pairs (2j, 2j+1) instead of (j, j + rotary_dim/2)
+  int64_t first = 0;         // element of the head at which the rotated ones begin
 };
 
 struct AttentionOptions {
   float scale = 1;  // applied to q.k
   int64_t layer = 0;
   int64_t num_heads = 0;  // query heads; a multiple of the cache's num_kv_heads
+  int64_t window = 0;     // a row sees its own key and the window - 1 before it; 0: all
+  float soft_cap = 0;     // c: scores become c * tanh(score / c); 0: none
+  /// [num_heads] f32: a key of value 0 with this score takes part in each head's softmax (gpt-oss).
+  std::optional<ConstTensorView> sinks = std::nullopt;
+  /// [num_heads] f32: slope * (j - p) is added to the score of key j for the row at position p (ALiBi; Press
+  /// et al. 2021), after the soft cap.
+  std::optional<ConstTensorView> alibi_slopes = std::nullopt;
+  /// Falcon's ALiBi: scale * bf16(bf16(slope) * j) is added instead.
+  bool alibi_in_bf16 = false;
+};
+
+enum class Activation : uint8_t {
+  kSilu,       // x / (1 + exp(-x))
+  kGelu,       // x / 2 * (1 + erf(x / sqrt(2)))
+  kGeluTanh,   // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  kQuickGelu,  // x / (1 + exp(-1.702 x))
+  kRelu,       // max(x, 0)
+};
+
+/// How router logits become experts and weights (Kernels::route).
+struct RouteOptions {
+  bool sigmoid = false;            // scores are sigmoid(logit); else softmax over all experts
+  bool softmax_of_chosen = false;  // weights are the softmax over the chosen logits (gpt-oss)
+  bool renormalize = false;        // weights are divided by their p-norm
+  float norm_p = 1;
+  float norm_eps = 0;  // added to the sum before dividing (DeepSeek-V3: 1e-20)
+  float scale = 1;     // multiplies the weights at last
+  /// Experts are taken from the `groups_kept` best of `num_groups` groups of neighbours only. A group's score
+  /// is the sum of its `group_best` largest choice scores.
+  int64_t num_groups = 1, groups_kept = 1, group_best = 1;
 };
 
 class Kernels {
@@ -105,13 +150,15 @@ class Kernels {
   void linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
               std::optional<ConstTensorView> bias = std::nullopt) const;
 
-  /// out[t,i] = x[t,i] * rsqrt(mean_i(x[t,i]^2) + eps) * (weight[i] + offset)
-  /// x, out [tokens, hidden], may be one buffer; weight [hidden] f32. The sum is in f32 (f64 in ref).
-  void rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight, NormOptions options) const;
+  /// out[t,i] = normalised(x)[t,i] * (weight[i] + offset) (+ bias[i]), see NormKind.
+  /// x, out [tokens, hidden], may be one buffer; weight, bias [hidden] f32. With options.group each run of
+  /// that many elements is normalised on its own; weight and bias have [group] elements for all runs, or
+  /// [hidden]. Sums are in f32 (f64 in ref).
+  void norm(TensorView out, ConstTensorView x, ConstTensorView weight, const NormOptions& options) const;
 
-  /// residual[t,i] += x[t,i]; out = rms_norm(residual, weight, options)
-  void add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
-                    NormOptions options) const;
+  /// residual[t,i] += x[t,i]; out = norm(residual, weight, options), of whole rows
+  void add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                const NormOptions& options) const;
 
   /// table[t, j] = cos(a) * scale[s], table[t, half + j] = sin(a) * scale[s] with a = positions[t] *
   /// inv_freq[s, j], s = table_idx[t]. positions, table_idx [tokens] i32; inv_freq [num_tables, half] f64;
@@ -120,27 +167,76 @@ class Kernels {
                   ConstTensorView scale, ConstTensorView table_idx) const;
 
   /// Rotates each head of x [tokens, heads * head_dim] in place by its token's row of `table` [tokens,
-  /// rotary_dim]: (a, b) -> (a cos - b sin, b cos + a sin); elements past rotary_dim pass through.
+  /// rotary_dim]: (a, b) -> (a cos - b sin, b cos + a sin); elements before options.first and from first +
+  /// rotary_dim on pass through.
   void rope(TensorView x, ConstTensorView table, RopeOptions options) const;
 
   /// Copies k, v [tokens, num_kv_heads * head_dim] into the cache: token t goes to slot slots[t] (i64; block
-  /// * block_len
-  /// + offset) of `layer`. Values are rounded to the cache's dtype.
+  /// * block_len + offset) of `layer`. Values are rounded to the cache's dtype. A latent cache takes no v:
+  /// pass k.
   void kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                 ConstTensorView slots) const;
 
   /// Causal attention over the paged cache. For row t of sequence s at position p = kv_len[s] -
-  /// (query_start[s+1] - t): out[t, h] = sum_j softmax_j(scale * q[t, h] . K[j, g]) V[j, g], j = 0..p, g = h
-  /// * num_kv_heads / num_heads q, out [tokens, num_heads * head_dim]; may not overlap. Sums in f32 (f64 in
-  /// ref). A row's result does not depend on the other sequences, nor on how its prompt was cut into steps.
+  /// (query_start[s+1] - t): out[t, h] = sum_j softmax_j(score(j)) V[j, g], g = h * num_kv_heads / num_heads,
+  /// score(j) = cap(scale * q[t, h] . K[j, g]) + alibi, j = max(0, p - window + 1)..p; see AttentionOptions.
+  /// q [tokens, num_heads * head_dim], out [tokens, num_heads * value_dim]; may not overlap. Sums in f32 (f64
+  /// in ref). A row's result does not depend on the other sequences, nor on how its prompt was cut into
+  /// steps. Block ids that lie wholly before the window of all rows of a sequence are not looked at, beyond
+  /// that they must be ids of the cache.
   void attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
-                 AttentionOptions options) const;
+                 const AttentionOptions& options) const;
 
-  /// out[t,i] = silu(x[t,i]) * x[t, n + i], silu(g) = g / (1 + exp(-g)); x [tokens, 2n], out [tokens, n]
-  void silu_mul(TensorView out, ConstTensorView x) const;
+  /// out[t,i] = act(x[t,i]) * x[t, n + i]; x [tokens, 2n], out [tokens, n]
+  void glu(TensorView out, ConstTensorView x, Activation activation) const;
+
+  /// out[t,i] = (u + 1) * g / (1 + exp(-1.702 g)), g = min(x[t,i], limit), u = clamp(x[t, n + i], -limit,
+  /// limit) (gpt-oss)
+  void clamped_glu(TensorView out, ConstTensorView x, float limit) const;
+
+  /// out[t,i] = act(x[t,i]); out may be x.
+  void activate(TensorView out, ConstTensorView x, Activation activation) const;
 
   /// out[t,i] = a[t,i] + b[t,i]; out may be a or b.
   void add(TensorView out, ConstTensorView a, ConstTensorView b) const;
+
+  /// x[t,i] = x[t,i] * factor
+  void scale(TensorView x, float factor) const;
+
+  /// x[t,i] = x[t,i] * factors[t]; factors [tokens] f32
+  void scale_rows(TensorView x, ConstTensorView factors) const;
+
+  /// x[t,i] = x[t,i] / (1 + exp(-gate[t,0])); gate [tokens, 1]
+  void gate_rows(TensorView x, ConstTensorView gate) const;
+
+  /// x[t,i] = min(max(x[t,i], -limit), limit)
+  void clamp(TensorView x, float limit) const;
+
+  /// x[t,i] = cap * tanh(x[t,i] / cap)
+  void soft_cap(TensorView x, float cap) const;
+
+  /// Chooses k experts of each token from logits [tokens, experts]: those with the largest choice score,
+  /// which is the score (see RouteOptions) plus correction[e] (f32 [experts], optional); of equal ones the
+  /// lower id. ids [tokens, k] i32, by falling choice score; weights [tokens, k] from the scores without
+  /// correction.
+  void route(TensorView ids, TensorView weights, ConstTensorView logits,
+             std::optional<ConstTensorView> correction, const RouteOptions& options) const;
+
+  /// Sorts the tokens * k pairs (t, j) of ids [tokens, k] by expert, then by t * k + j. expert_start [experts
+  /// + 1] i32: rows of expert e in that order; row_tokens [tokens * k] i32: the token of each; pair_rows
+  /// [tokens, k] i32: the row of each pair.
+  void sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
+                      ConstTensorView ids) const;
+
+  /// linear() with weight experts[e] and bias[e] for rows [expert_start[e], expert_start[e + 1]). All experts
+  /// have one shape; bias [experts, rows] f32.
+  void expert_linear(TensorView out, ConstTensorView x, std::span<const PackedWeight* const> experts,
+                     ConstTensorView expert_start, std::optional<ConstTensorView> bias = std::nullopt) const;
+
+  /// out[t,i] = sum_j weights[t,j] * x[pair_rows[t,j], i], j rising; weights [tokens, k], pair_rows [tokens,
+  /// k] i32
+  void combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
+                       ConstTensorView pair_rows) const;
 
   /// out[r, :] = x[rows[r], :]               rows [n] i32
   void gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const;
@@ -150,19 +246,35 @@ class Kernels {
   virtual void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const = 0;
   virtual void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                          std::optional<ConstTensorView> bias) const = 0;
-  virtual void do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
-                           NormOptions options) const = 0;
-  virtual void do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
-                               NormOptions options) const = 0;
+  virtual void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                       const NormOptions& options) const = 0;
+  virtual void do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                           const NormOptions& options) const = 0;
   virtual void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
                              ConstTensorView scale, ConstTensorView table_idx) const = 0;
   virtual void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const = 0;
   virtual void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                            ConstTensorView slots) const = 0;
   virtual void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache,
-                            const AttentionBatch& batch, AttentionOptions options) const = 0;
-  virtual void do_silu_mul(TensorView out, ConstTensorView x) const = 0;
+                            const AttentionBatch& batch, const AttentionOptions& options) const = 0;
+  virtual void do_glu(TensorView out, ConstTensorView x, Activation activation) const = 0;
+  virtual void do_clamped_glu(TensorView out, ConstTensorView x, float limit) const = 0;
+  virtual void do_activate(TensorView out, ConstTensorView x, Activation activation) const = 0;
   virtual void do_add(TensorView out, ConstTensorView a, ConstTensorView b) const = 0;
+  virtual void do_scale(TensorView x, float factor) const = 0;
+  virtual void do_scale_rows(TensorView x, ConstTensorView factors) const = 0;
+  virtual void do_gate_rows(TensorView x, ConstTensorView gate) const = 0;
+  virtual void do_clamp(TensorView x, float limit) const = 0;
+  virtual void do_soft_cap(TensorView x, float cap) const = 0;
+  virtual void do_route(TensorView ids, TensorView weights, ConstTensorView logits,
+                        std::optional<ConstTensorView> correction, const RouteOptions& options) const = 0;
+  virtual void do_sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
+                                 ConstTensorView ids) const = 0;
+  virtual void do_expert_linear(TensorView out, ConstTensorView x,
+                                std::span<const PackedWeight* const> experts, ConstTensorView expert_start,
+                                std::optional<ConstTensorView> bias) const = 0;
+  virtual void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
+                                  ConstTensorView pair_rows) const = 0;
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
 };
 

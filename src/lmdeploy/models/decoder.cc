@@ -13,11 +13,6 @@
 namespace lmdeploy {
 namespace {
 
-ConstTensorView view_of(std::span<const int32_t> values) {
-  return {
-      reinterpret_cast<const std::byte*>(values.data()), DType::kI32, {static_cast<int64_t>(values.size())}};
-}
-
 class Decoder final : public Model {
  public:
   Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels& kernels,
@@ -26,6 +21,7 @@ class Decoder final : public Model {
   KvLayout kv_layout(DType dtype, int64_t block_len) const override {
     return {dtype, spec_.num_layers, spec_.num_kv_heads, spec_.head_dim, block_len};
   }
+  std::span<const KvGroup> kv_groups() const override { return kv_groups_; }
   ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return weights_.bytes(); }
 
@@ -64,6 +60,7 @@ class Decoder final : public Model {
   const DecoderWeights weights_;
   const Kernels& kernels_;
   const StepLimits limits_;
+  const std::vector<KvGroup> kv_groups_ = {KvGroup{}};
 
   std::optional<RopeTableCache> rope_tables_;
   StepArrays arrays_;
@@ -83,7 +80,7 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
       weights_(std::move(weights)),
       kernels_(kernels),
       limits_{options.max_step_tokens, options.max_logit_rows},
-      arrays_(options.max_step_tokens, kernels.allocator()),
+      arrays_(options.max_step_tokens, kv_groups_.size(), kernels.allocator()),
       residual_(buffer(spec.hidden_size)),
       normed_(buffer(spec.hidden_size)),
       branch_(buffer(spec.hidden_size)),
@@ -95,36 +92,33 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
 
 // Positions, cache slots and the cos/sin rows that all layers share.
 void Decoder::prepare(const StepInput& input, const KvCacheView& cache) {
-  check_step(input, cache, spec_, limits_);
-  arrays_.fill(input, cache.layout.block_len, rope_tables_ ? &*rope_tables_ : nullptr);
+  check_step(input, cache, kv_layout(cache.layout.dtype, cache.layout.block_len), kv_groups_.size(), limits_);
+  arrays_.fill(input, cache.layout.block_len);
   if (!has_rope()) return;
+  const ConstTensorView rope_rows = arrays_.rope_rows(input, *rope_tables_);
   const auto tokens = static_cast<int64_t>(input.token_ids.size());
   kernels_.rope_table(part(cos_sin_, tokens, spec_.rope.rotary_dim), arrays_.positions(),
-                      rope_tables_->inv_freq(), rope_tables_->scale(), arrays_.rope_rows());
+                      rope_tables_->inv_freq(), rope_tables_->scale(), rope_rows);
 }
 
 ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
   Step step;
   step.tokens = static_cast<int64_t>(input.token_ids.size());
   step.cache = cache;
-  step.batch.query_start = view_of(input.query_start);
-  step.batch.kv_len = view_of(input.kv_len);
-  step.batch.block_table = {reinterpret_cast<const std::byte*>(input.block_table.data()),
-                            DType::kI32,
-                            {static_cast<int64_t>(input.kv_len.size()), input.max_blocks}};
   step.logit_rows = view_of(input.logit_rows);
   const auto num_logit_rows = static_cast<int64_t>(input.logit_rows.size());
   prepare(input, cache);
+  step.batch = arrays_.batch(input, 0);
 
   const int64_t tokens = step.tokens, last = spec_.num_layers - 1;
   kernels_.embedding(hidden(residual_, tokens), view_of(input.token_ids), weights_.matrix(Slot::kEmbed));
-  kernels_.rms_norm(hidden(normed_, tokens), hidden(residual_, tokens), norm_weight(Slot::kAttentionNorm, 0),
-                    norm_options());
+  kernels_.norm(hidden(normed_, tokens), hidden(residual_, tokens), norm_weight(Slot::kAttentionNorm, 0),
+                norm_options());
   for (int64_t layer = 0; layer < last; ++layer) {
     attend(step, layer);
     finish_block(part(narrow_, tokens, spec_.q_size()), layer);
-    kernels_.add_rms_norm(hidden(normed_, tokens), hidden(residual_, tokens), hidden(branch_, tokens),
-                          norm_weight(Slot::kAttentionNorm, layer + 1), norm_options());
+    kernels_.add_norm(hidden(normed_, tokens), hidden(residual_, tokens), hidden(branch_, tokens),
+                      norm_weight(Slot::kAttentionNorm, layer + 1), norm_options());
   }
   attend(step, last);
   if (num_logit_rows == 0) return {nullptr, kernels_.activation_dtype(), {0, spec_.vocab_size}};
@@ -143,7 +137,7 @@ void Decoder::attend(const Step& step, int64_t layer) {
                   {.head_dim = spec_.head_dim, .interleaved = spec_.rope.interleaved});
   }
   kernels_.kv_write(step.cache, layer, qkv.slice_cols(q_size, kv_size),
-                    qkv.slice_cols(q_size + kv_size, kv_size), arrays_.slots());
+                    qkv.slice_cols(q_size + kv_size, kv_size), arrays_.slots(0));
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(spec_.head_dim)));
   kernels_.attention(part(narrow_, step.tokens, q_size), qkv.slice_cols(0, q_size), step.cache, step.batch,
                      {.scale = scale, .layer = layer, .num_heads = spec_.num_heads});
@@ -154,13 +148,13 @@ void Decoder::finish_block(ConstTensorView attended, int64_t layer) {
   const int64_t rows = attended.dim(0);
   const TensorView branch = hidden(branch_, rows), normed = hidden(normed_, rows);
   kernels_.linear(branch, attended, weights_.matrix(Slot::kO, layer), weights_.vector(Slot::kOBias, layer));
-  kernels_.add_rms_norm(normed, hidden(residual_, rows), branch, norm_weight(Slot::kMlpNorm, layer),
-                        norm_options());
+  kernels_.add_norm(normed, hidden(residual_, rows), branch, norm_weight(Slot::kMlpNorm, layer),
+                    norm_options());
   const TensorView gate_up = part(wide_, rows, 2 * spec_.intermediate_size);
   const TensorView activated = part(narrow_, rows, spec_.intermediate_size);
   kernels_.linear(gate_up, normed, weights_.matrix(Slot::kGateUp, layer),
                   weights_.vector(Slot::kGateUpBias, layer));
-  kernels_.silu_mul(activated, gate_up);
+  kernels_.glu(activated, gate_up, Activation::kSilu);
   kernels_.linear(branch, activated, weights_.matrix(Slot::kDown, layer),
                   weights_.vector(Slot::kDownBias, layer));
 }
@@ -189,8 +183,8 @@ void Decoder::grow_logits(int64_t rows) {
 ConstTensorView Decoder::compute_logits(int64_t rows) {
   grow_logits(rows);
   const TensorView logits = part(logits_, rows, spec_.vocab_size);
-  kernels_.add_rms_norm(hidden(normed_, rows), hidden(residual_, rows), hidden(branch_, rows),
-                        norm_weight(Slot::kFinalNorm), norm_options());
+  kernels_.add_norm(hidden(normed_, rows), hidden(residual_, rows), hidden(branch_, rows),
+                    norm_weight(Slot::kFinalNorm), norm_options());
   kernels_.linear(logits, hidden(normed_, rows), weights_.matrix(Slot::kLmHead));
   return logits;
 }

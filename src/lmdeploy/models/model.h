@@ -14,6 +14,14 @@
 
 namespace lmdeploy {
 
+/// Layers whose keys and values lie in blocks of their own: a sequence has one block table for each group.
+/// Every block of the cache can serve any group; it holds KvLayout::num_layers layers.
+struct KvGroup {
+  /// A token sees its own key and the window - 1 before it: blocks that end before that may be given back. 0:
+  /// all.
+  int64_t window = 0;
+};
+
 /// One ragged step: tokens of several sequences, prompt chunks and decode tokens mixed. All arrays are in
 /// host memory.
 struct StepInput {
@@ -21,7 +29,9 @@ struct StepInput {
   std::span<const int32_t> query_start;  // [num_seqs + 1]
   std::span<const int32_t>
       kv_len;  // [num_seqs]: tokens in the cache after this step; positions follow from it
-  std::span<const int32_t> block_table;  // [num_seqs * max_blocks]
+  /// [num_groups * num_seqs * max_blocks]: block ids in token order. Those of blocks that were given back,
+  /// wholly before the window of the step's tokens, are never read.
+  std::span<const int32_t> block_table;
   int64_t max_blocks = 0;
   /// [num_seqs]: prompt length at session start, from which length-dependent rope kinds (dynamic NTK,
   /// longrope) choose their table once for the session's life.
@@ -46,6 +56,8 @@ class Model {
   virtual ~Model() = default;
   virtual const DecoderSpec& spec() const = 0;
   virtual KvLayout kv_layout(DType dtype, int64_t block_len) const = 0;
+  /// At least one.
+  virtual std::span<const KvGroup> kv_groups() const = 0;
   /// Logits [logit_rows, vocab_size] in the back end's activation dtype, valid until the next call. Keys and
   /// values of all tokens of the step are in the cache when it returns.
   virtual ConstTensorView forward(const StepInput& input, const KvCacheView& cache) = 0;

@@ -16,6 +16,11 @@ ConstTensorView head(const Tensor& tensor, int64_t count) {
 
 }  // namespace
 
+ConstTensorView view_of(std::span<const int32_t> values) {
+  return {
+      reinterpret_cast<const std::byte*>(values.data()), DType::kI32, {static_cast<int64_t>(values.size())}};
+}
+
 RopeTableCache::RopeTableCache(const RopeSpec& spec, Allocator& allocator)
     : spec_(spec), allocator_(allocator) {}
 
@@ -67,7 +72,7 @@ ConstTensorView RopeTableCache::inv_freq() const {
 
 ConstTensorView RopeTableCache::scale() const { return head(scale_, static_cast<int64_t>(entries_.size())); }
 
-void check_step(const StepInput& in, const KvCacheView& cache, const DecoderSpec& spec,
+void check_step(const StepInput& in, const KvCacheView& cache, const KvLayout& layout, size_t num_groups,
                 const StepLimits& limits) {
   const auto tokens = static_cast<int64_t>(in.token_ids.size());
   const size_t num_seqs = in.kv_len.size();
@@ -78,10 +83,11 @@ void check_step(const StepInput& in, const KvCacheView& cache, const DecoderSpec
             " query starts, ", in.rope_length.size(), " rope lengths, ", num_seqs, " sequences");
   LMD_CHECK(in.query_start.front() == 0 && in.query_start.back() == tokens, "query_start ends at ",
             in.query_start.back(), " of ", tokens);
-  LMD_CHECK(static_cast<int64_t>(in.block_table.size()) == static_cast<int64_t>(num_seqs) * in.max_blocks,
-            in.block_table.size(), " block ids for ", num_seqs, " * ", in.max_blocks);
-  LMD_CHECK(cache.layout.num_layers == spec.num_layers && cache.layout.num_kv_heads == spec.num_kv_heads &&
-                cache.layout.head_dim == spec.head_dim,
+  LMD_CHECK(in.block_table.size() == num_groups * num_seqs * static_cast<size_t>(in.max_blocks),
+            in.block_table.size(), " block ids for ", num_groups, " * ", num_seqs, " * ", in.max_blocks);
+  LMD_CHECK(cache.layout.num_layers == layout.num_layers &&
+                cache.layout.num_kv_heads == layout.num_kv_heads &&
+                cache.layout.head_dim == layout.head_dim && cache.layout.latent_dim == layout.latent_dim,
             "the cache is laid out for another model");
   for (size_t s = 0; s < num_seqs; ++s) {
     const int64_t count = in.query_start[s + 1] - in.query_start[s];
@@ -97,33 +103,57 @@ void check_step(const StepInput& in, const KvCacheView& cache, const DecoderSpec
   }
 }
 
-StepArrays::StepArrays(int64_t max_tokens, Allocator& allocator)
+StepArrays::StepArrays(int64_t max_tokens, size_t num_groups, Allocator& allocator)
     : positions_(DType::kI32, {max_tokens}, allocator),
-      slots_(DType::kI64, {max_tokens}, allocator),
+      slots_(DType::kI64, {static_cast<int64_t>(num_groups), max_tokens}, allocator),
       rope_rows_(DType::kI32, {max_tokens}, allocator) {}
 
-void StepArrays::fill(const StepInput& input, int64_t block_len, RopeTableCache* rope) {
+void StepArrays::fill(const StepInput& input, int64_t block_len) {
   tokens_ = static_cast<int64_t>(input.token_ids.size());
-  if (rope != nullptr) rope->begin_step();
   const auto positions = positions_.span<int32_t>();
-  const auto slots = slots_.span<int64_t>();
-  const auto rope_rows = rope_rows_.span<int32_t>();
-  for (size_t s = 0; s < input.kv_len.size(); ++s) {
-    const int32_t* blocks = input.block_table.data() + static_cast<int64_t>(s) * input.max_blocks;
-    const int32_t rope_row = rope == nullptr ? 0 : rope->find(input.rope_length[s]);
+  const size_t num_seqs = input.kv_len.size();
+  for (size_t s = 0; s < num_seqs; ++s) {
     const int32_t end = input.query_start[s + 1];
-    for (int32_t t = input.query_start[s]; t < end; ++t) {
-      const int32_t position = input.kv_len[s] - (end - t);
-      const auto row = static_cast<size_t>(t);
-      positions[row] = position;
-      slots[row] = blocks[position / block_len] * block_len + position % block_len;
-      rope_rows[row] = rope_row;
+    for (int32_t t = input.query_start[s]; t < end; ++t)
+      positions[static_cast<size_t>(t)] = input.kv_len[s] - (end - t);
+  }
+  for (int64_t group = 0; group < slots_.dim(0); ++group) {
+    auto* slots = slots_.view().row<int64_t>(group);
+    for (size_t s = 0; s < num_seqs; ++s) {
+      const size_t line = static_cast<size_t>(group) * num_seqs + s;
+      const int32_t* blocks = input.block_table.data() + static_cast<int64_t>(line) * input.max_blocks;
+      for (int32_t t = input.query_start[s]; t < input.query_start[s + 1]; ++t) {
+        const int64_t position = positions[static_cast<size_t>(t)];
+        slots[t] = blocks[position / block_len] * block_len + position % block_len;
+      }
     }
   }
 }
 
+ConstTensorView StepArrays::rope_rows(const StepInput& input, RopeTableCache& rope) {
+  rope.begin_step();
+  const auto rows = rope_rows_.span<int32_t>();
+  for (size_t s = 0; s < input.kv_len.size(); ++s) {
+    const int32_t row = rope.find(input.rope_length[s]);
+    for (int32_t t = input.query_start[s]; t < input.query_start[s + 1]; ++t)
+      rows[static_cast<size_t>(t)] = row;
+  }
+  return head(rope_rows_, tokens_);
+}
+
 ConstTensorView StepArrays::positions() const { return head(positions_, tokens_); }
-ConstTensorView StepArrays::slots() const { return head(slots_, tokens_); }
-ConstTensorView StepArrays::rope_rows() const { return head(rope_rows_, tokens_); }
+
+ConstTensorView StepArrays::slots(size_t group) const {
+  return {slots_.view().row_data(static_cast<int64_t>(group)), DType::kI64, {tokens_}};
+}
+
+AttentionBatch StepArrays::batch(const StepInput& input, size_t group) const {
+  const auto num_seqs = static_cast<int64_t>(input.kv_len.size());
+  const int32_t* table = input.block_table.data() + static_cast<int64_t>(group) * num_seqs * input.max_blocks;
+  return {
+      .query_start = view_of(input.query_start),
+      .kv_len = view_of(input.kv_len),
+      .block_table = {reinterpret_cast<const std::byte*>(table), DType::kI32, {num_seqs, input.max_blocks}}};
+}
 
 }  // namespace lmdeploy

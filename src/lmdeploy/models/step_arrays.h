@@ -1,6 +1,7 @@
 // What each token of a step needs besides its id: position, cache slot, rope table.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -45,19 +46,24 @@ struct StepLimits {
 };
 
 /// The input must be sound: an LMD_CHECK stops a step that reaches outside its arrays, cache or limits.
-void check_step(const StepInput& input, const KvCacheView& cache, const DecoderSpec& spec,
+void check_step(const StepInput& input, const KvCacheView& cache, const KvLayout& layout, size_t num_groups,
                 const StepLimits& limits);
+
+/// Host memory of a step as the ops take it: [size] i32.
+ConstTensorView view_of(std::span<const int32_t> values);
 
 /// Arrays of one step, in buffers allocated once.
 class StepArrays {
  public:
-  StepArrays(int64_t max_tokens, Allocator& allocator);
-  /// `rope` may be nullptr: a model without rope.
-  void fill(const StepInput& input, int64_t block_len, RopeTableCache* rope);
+  StepArrays(int64_t max_tokens, size_t num_groups, Allocator& allocator);
+  void fill(const StepInput& input, int64_t block_len);
+  /// The rows of `rope`'s tables: [tokens] i32, valid until the next call.
+  ConstTensorView rope_rows(const StepInput& input, RopeTableCache& rope);
 
-  ConstTensorView positions() const;  // [tokens] i32
-  ConstTensorView slots() const;      // [tokens] i64
-  ConstTensorView rope_rows() const;  // [tokens] i32
+  ConstTensorView positions() const;          // [tokens] i32
+  ConstTensorView slots(size_t group) const;  // [tokens] i64
+  /// Query starts, key counts and the group's block tables of the step that fill() was given.
+  AttentionBatch batch(const StepInput& input, size_t group) const;
 
  private:
   Tensor positions_, slots_, rope_rows_;

@@ -10,7 +10,7 @@ StepRunner::StepRunner(Model& model, const Kernels& kernels, const Options& opti
       max_blocks_((options.max_tokens + options.block_len - 1) / options.block_len),
       sequences_(static_cast<size_t>(options.num_sequences)) {
   cache_.layout = model.kv_layout(options.kv_dtype, options.block_len);
-  cache_.num_blocks = max_blocks_ * options.num_sequences;
+  cache_.num_blocks = max_blocks_ * options.num_sequences * static_cast<int64_t>(model.kv_groups().size());
   memory_ =
       Tensor(options.kv_dtype, {cache_.num_blocks, cache_.layout.block_elements()}, kernels.allocator());
   cache_.data = memory_.view().data();
@@ -21,7 +21,7 @@ void StepRunner::start(size_t sequence, int64_t rope_length) {
 }
 
 ConstTensorView StepRunner::step(std::span<const Chunk> chunks) {
-  std::vector<int32_t> ids, query_start = {0}, kv_len, block_table, rope_length, logit_rows;
+  std::vector<int32_t> ids, query_start = {0}, kv_len, rope_length, logit_rows;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = sequences_.at(chunk.sequence);
     ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
@@ -31,14 +31,10 @@ ConstTensorView StepRunner::step(std::span<const Chunk> chunks) {
     query_start.push_back(end);
     kv_len.push_back(sequence.length);
     rope_length.push_back(sequence.rope_length);
-    // Blocks of the sequences alternate and fall: neighbours in a sequence are not neighbours in memory.
-    for (int64_t b = 0; b < max_blocks_; ++b) {
-      const int64_t rank = b * static_cast<int64_t>(sequences_.size()) + static_cast<int64_t>(chunk.sequence);
-      block_table.push_back(static_cast<int32_t>(cache_.num_blocks - 1 - rank));
-    }
     for (int64_t row = end - chunk.num_logits; row < end; ++row)
       logit_rows.push_back(static_cast<int32_t>(row));
   }
+  const std::vector<int32_t> block_table = block_tables(chunks);
   StepInput input;
   input.token_ids = ids;
   input.query_start = query_start;
@@ -48,6 +44,23 @@ ConstTensorView StepRunner::step(std::span<const Chunk> chunks) {
   input.rope_length = rope_length;
   input.logit_rows = logit_rows;
   return model_.forward(input, cache_);
+}
+
+// Blocks of the sequences and groups alternate and fall: neighbours in a sequence are not neighbours in
+// memory.
+std::vector<int32_t> StepRunner::block_tables(std::span<const Chunk> chunks) const {
+  std::vector<int32_t> tables;
+  const size_t num_groups = model_.kv_groups().size();
+  for (size_t group = 0; group < num_groups; ++group) {
+    for (const Chunk& chunk : chunks) {
+      for (int64_t b = 0; b < max_blocks_; ++b) {
+        const size_t rank =
+            (static_cast<size_t>(b) * sequences_.size() + chunk.sequence) * num_groups + group;
+        tables.push_back(static_cast<int32_t>(cache_.num_blocks - 1 - static_cast<int64_t>(rank)));
+      }
+    }
+  }
+  return tables;
 }
 
 std::vector<int> StepRunner::greedy(size_t sequence, std::span<const int> prompt, int64_t count) {

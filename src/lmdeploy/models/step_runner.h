@@ -43,6 +43,8 @@ class StepRunner {
     int32_t rope_length = 0;
   };
 
+  std::vector<int32_t> block_tables(std::span<const Chunk> chunks) const;
+
   Model& model_;
   int64_t max_blocks_;  // of each sequence
   Tensor memory_;

@@ -3,6 +3,7 @@
 // both cases: a row's result is the same however the work was cut.
 #include <algorithm>
 
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/checks.h"
 #include "lmdeploy/kernels/cpu/cpu_kernels.h"
 
@@ -30,7 +31,7 @@ struct AttentionCall {
   ConstTensorView q;
   const KvCacheView& cache;
   const AttentionBatch& batch;
-  AttentionOptions options;
+  const AttentionOptions& options;
 
   int64_t head_dim() const { return cache.layout.head_dim; }
   int64_t group() const { return options.num_heads / cache.layout.num_kv_heads; }
@@ -133,8 +134,11 @@ void AttentionCall::run_task(const AttentionTask& task, float* thread_memory) co
 }  // namespace
 
 void CpuKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache,
-                              const AttentionBatch& batch, AttentionOptions options) const {
-  checks::attention_values(cache, batch, q.rows());
+                              const AttentionBatch& batch, const AttentionOptions& options) const {
+  checks::attention_values(cache, batch, q.rows(), options.window);
+  if (options.window > 0 || options.soft_cap > 0 || options.sinks || options.alibi_slopes ||
+      cache.layout.latent_dim > 0)
+    throw Error(ErrorCode::kUnsupported, "attention: an option that the CPU back end does not have yet");
   const AttentionCall call = {ops_, out, q, cache, batch, options};
   std::vector<AttentionTask>& tasks = attention_tasks_;
   call.plan(tasks);

@@ -48,19 +48,34 @@ class CpuKernels final : public Kernels {
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
-  void do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
-                   NormOptions options) const override;
-  void do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
-                       NormOptions options) const override;
+  void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+               const NormOptions& options) const override;
+  void do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                   const NormOptions& options) const override;
   void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
                      ConstTensorView scale, ConstTensorView table_idx) const override;
   void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
   void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const override;
   void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
-                    AttentionOptions options) const override;
-  void do_silu_mul(TensorView out, ConstTensorView x) const override;
+                    const AttentionOptions& options) const override;
+  void do_glu(TensorView out, ConstTensorView x, Activation activation) const override;
+  void do_clamped_glu(TensorView out, ConstTensorView x, float limit) const override;
+  void do_activate(TensorView out, ConstTensorView x, Activation activation) const override;
   void do_add(TensorView out, ConstTensorView a, ConstTensorView b) const override;
+  void do_scale(TensorView x, float factor) const override;
+  void do_scale_rows(TensorView x, ConstTensorView factors) const override;
+  void do_gate_rows(TensorView x, ConstTensorView gate) const override;
+  void do_clamp(TensorView x, float limit) const override;
+  void do_soft_cap(TensorView x, float cap) const override;
+  void do_route(TensorView ids, TensorView weights, ConstTensorView logits,
+                std::optional<ConstTensorView> correction, const RouteOptions& options) const override;
+  void do_sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
+                         ConstTensorView ids) const override;
+  void do_expert_linear(TensorView out, ConstTensorView x, std::span<const PackedWeight* const> experts,
+                        ConstTensorView expert_start, std::optional<ConstTensorView> bias) const override;
+  void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
+                          ConstTensorView pair_rows) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
   /// body(worker, begin, end) on pieces of [0, count), dealt dynamically to the threads; at least `grain`
@@ -69,6 +84,9 @@ class CpuKernels final : public Kernels {
                   FunctionRef<void(int worker, int64_t begin, int64_t end)> body) const;
   /// body(row) for each row of `cols` elements; threads only when there is enough to do.
   void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
+
+  void norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
+                const NormOptions& options) const;
 
   /// Shared scratch for the rearranged tokens of a linear(), in the forms that the weight's parts need.
   PackedTokens plan_tokens(const CpuWeight& weight, int64_t tokens) const;

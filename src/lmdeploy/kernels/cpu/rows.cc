@@ -7,21 +7,43 @@
 
 namespace lmdeploy::cpu {
 
-void CpuKernels::do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
-                             NormOptions options) const {
-  for_rows(x.rows(), x.cols(), [&](int64_t t) {
-    ops_.rms_norm(out.row<float>(t), x.row<float>(t), weight.row<float>(0), x.cols(), options.eps,
-                  options.offset);
-  });
+void CpuKernels::do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                         const NormOptions& options) const {
+  for_rows(x.rows(), x.cols(),
+           [&](int64_t t) { norm_row(out.row<float>(t), x.row<float>(t), x.cols(), weight, options); });
 }
 
-void CpuKernels::do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x,
-                                 ConstTensorView weight, NormOptions options) const {
+void CpuKernels::do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                             const NormOptions& options) const {
   for_rows(x.rows(), x.cols(), [&](int64_t t) {
     float* sum = residual.row<float>(t);
     ops_.add(sum, sum, x.row<float>(t), x.cols());
-    ops_.rms_norm(out.row<float>(t), sum, weight.row<float>(0), x.cols(), options.eps, options.offset);
+    norm_row(out.row<float>(t), sum, x.cols(), weight, options);
   });
+}
+
+// One row: run by run where the options ask for groups.
+void CpuKernels::norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
+                          const NormOptions& options) const {
+  const int64_t size = options.group > 0 ? options.group : n;
+  const int64_t step = weight.cols() == size ? 0 : size;  // from a group's weights to the next
+  const auto* w = weight.row<float>(0);
+  const auto* bias = options.bias ? options.bias->row<float>(0) : nullptr;
+  for (int64_t begin = 0; begin < n; begin += size, w += step, bias += bias == nullptr ? 0 : step) {
+    if (options.kind == NormKind::kRms && bias == nullptr) {
+      ops_.rms_norm(out + begin, x + begin, w, size, options.eps, options.offset);
+      continue;
+    }
+    double mean = 0, sum_sq = 0;
+    if (options.kind == NormKind::kLayer)
+      for (int64_t i = 0; i < size; ++i) mean += x[begin + i];
+    mean /= static_cast<double>(size);
+    for (int64_t i = 0; i < size; ++i) sum_sq += (x[begin + i] - mean) * (x[begin + i] - mean);
+    const double scale = 1 / std::sqrt(sum_sq / static_cast<double>(size) + options.eps);
+    for (int64_t i = 0; i < size; ++i)
+      out[begin + i] = static_cast<float>((x[begin + i] - mean) * scale * (w[i] + options.offset) +
+                                          (bias == nullptr ? 0 : bias[i]));
+  }
 }
 
 void CpuKernels::do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
@@ -44,8 +66,8 @@ void CpuKernels::do_rope_table(TensorView table, ConstTensorView positions, Cons
 
 void CpuKernels::do_rope(TensorView x, ConstTensorView table, RopeOptions options) const {
   for_rows(x.rows(), x.cols(), [&](int64_t t) {
-    ops_.rope(x.row<float>(t), table.row<float>(t), x.cols() / options.head_dim, options.head_dim,
-              table.cols() / 2, options.interleaved);
+    ops_.rope(x.row<float>(t) + options.first, table.row<float>(t), x.cols() / options.head_dim,
+              options.head_dim, table.cols() / 2, options.interleaved);
   });
 }
 
@@ -55,29 +77,19 @@ void CpuKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTenso
   checks::index_values("kv_write", "slots", slots, cache.num_blocks * l.block_len);
   const Kind kind = kind_of(l.dtype);
   const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
+  const int64_t layer_bytes = row_bytes(l.dtype, l.layer_elements());
   for_rows(k.rows(), 2 * k.cols(), [&](int64_t t) {
     const int64_t slot = slots.row<int64_t>(0)[t];
-    std::byte* k_dst = cache.data + slot / l.block_len * l.block_bytes() +
-                       layer * 2 * l.num_kv_heads * head_bytes +
+    std::byte* k_dst = cache.data + slot / l.block_len * l.block_bytes() + layer * layer_bytes +
                        row_bytes(l.dtype, slot % l.block_len * l.head_dim);
     std::byte* v_dst = k_dst + l.num_kv_heads * head_bytes;
     for (int64_t head = 0; head < l.num_kv_heads; ++head) {
       const int64_t at = head * l.head_dim;
       ops_.store_row(kind, k_dst + head * head_bytes, k.row<float>(t) + at, l.head_dim);
+      if (l.latent_dim > 0) continue;
       ops_.store_row(kind, v_dst + head * head_bytes, v.row<float>(t) + at, l.head_dim);
     }
   });
-}
-
-void CpuKernels::do_silu_mul(TensorView out, ConstTensorView x) const {
-  const int64_t n = out.cols();
-  for_rows(out.rows(), 4 * n,
-           [&](int64_t t) { ops_.silu_mul(out.row<float>(t), x.row<float>(t), x.row<float>(t) + n, n); });
-}
-
-void CpuKernels::do_add(TensorView out, ConstTensorView a, ConstTensorView b) const {
-  for_rows(out.rows(), out.cols(),
-           [&](int64_t t) { ops_.add(out.row<float>(t), a.row<float>(t), b.row<float>(t), out.cols()); });
 }
 
 void CpuKernels::do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const {

@@ -15,7 +15,7 @@ void RefKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTenso
       const TensorView v_rows = cache_rows(cache, slot / l.block_len, layer, 1, head);
       for (int64_t d = 0; d < l.head_dim; ++d) {
         k_rows.set(slot % l.block_len, d, k.at(t, head * l.head_dim + d));
-        v_rows.set(slot % l.block_len, d, v.at(t, head * l.head_dim + d));
+        if (l.latent_dim == 0) v_rows.set(slot % l.block_len, d, v.at(t, head * l.head_dim + d));
       }
     }
   });

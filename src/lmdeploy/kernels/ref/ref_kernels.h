@@ -39,23 +39,41 @@ class RefKernels final : public Kernels {
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
-  void do_rms_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
-                   NormOptions options) const override;
-  void do_add_rms_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
-                       NormOptions options) const override;
+  void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+               const NormOptions& options) const override;
+  void do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                   const NormOptions& options) const override;
   void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
                      ConstTensorView scale, ConstTensorView table_idx) const override;
   void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
   void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const override;
   void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
-                    AttentionOptions options) const override;
-  void do_silu_mul(TensorView out, ConstTensorView x) const override;
+                    const AttentionOptions& options) const override;
+  void do_glu(TensorView out, ConstTensorView x, Activation activation) const override;
+  void do_clamped_glu(TensorView out, ConstTensorView x, float limit) const override;
+  void do_activate(TensorView out, ConstTensorView x, Activation activation) const override;
   void do_add(TensorView out, ConstTensorView a, ConstTensorView b) const override;
+  void do_scale(TensorView x, float factor) const override;
+  void do_scale_rows(TensorView x, ConstTensorView factors) const override;
+  void do_gate_rows(TensorView x, ConstTensorView gate) const override;
+  void do_clamp(TensorView x, float limit) const override;
+  void do_soft_cap(TensorView x, float cap) const override;
+  void do_route(TensorView ids, TensorView weights, ConstTensorView logits,
+                std::optional<ConstTensorView> correction, const RouteOptions& options) const override;
+  void do_sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
+                         ConstTensorView ids) const override;
+  void do_expert_linear(TensorView out, ConstTensorView x, std::span<const PackedWeight* const> experts,
+                        ConstTensorView expert_start, std::optional<ConstTensorView> bias) const override;
+  void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
+                          ConstTensorView pair_rows) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
   /// body(r) for each r in [0, rows), in parallel.
   void for_rows(int64_t rows, FunctionRef<void(int64_t row)> body) const;
+
+  /// out[row, col] = value(row, col), rows in parallel.
+  void for_elements(TensorView out, FunctionRef<double(int64_t row, int64_t col)> value) const;
 
   std::shared_ptr<ThreadPool> threads_;
 };
@@ -63,7 +81,8 @@ class RefKernels final : public Kernels {
 /// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
 const RefWeight& ref_weight(const char* op, const PackedWeight& weight);
 
-/// K (kv = 0) or V (1) of `layer` and one kv head in one block of the cache: [block_len, head_dim].
+/// K (kv = 0) or V (1) of `layer` and one kv head in one block of the cache: [block_len, head_dim]. V of a
+/// latent cache are its K rows.
 TensorView cache_rows(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head);
 
 }  // namespace lmdeploy

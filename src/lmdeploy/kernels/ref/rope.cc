@@ -25,8 +25,8 @@ void RefKernels::do_rope(TensorView x, ConstTensorView table, RopeOptions option
   for_rows(x.rows(), [&](int64_t t) {
     for (int64_t head = 0; head < x.cols(); head += options.head_dim) {
       for (int64_t j = 0; j < half; ++j) {
-        const int64_t at_a = head + (options.interleaved ? 2 * j : j);
-        const int64_t at_b = head + (options.interleaved ? 2 * j + 1 : half + j);
+        const int64_t at_a = head + options.first + (options.interleaved ? 2 * j : j);
+        const int64_t at_b = head + options.first + (options.interleaved ? 2 * j + 1 : half + j);
         const double a = x.at(t, at_a);
         const double b = x.at(t, at_b);
         const double cos = table.at(t, j);

@@ -1,4 +1,4 @@
-// rms_norm and add_rms_norm against the reference.
+// norm and add_norm against the reference.
 #include "lmdeploy/kernels/testing.h"
 
 namespace lmdeploy {
@@ -19,9 +19,9 @@ double bound(int64_t n, double want) {
   return std::abs(want) * (std::sqrt(static_cast<double>(n)) + 8) * kF32Epsilon;
 }
 
-class RmsNormTest : public ::testing::TestWithParam<std::tuple<CpuIsa, NormCase>> {};
+class NormTest : public ::testing::TestWithParam<std::tuple<CpuIsa, NormCase>> {};
 
-TEST_P(RmsNormTest, MatchesReference) {
+TEST_P(NormTest, MatchesReference) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
   Rng rng(c.seed);
@@ -29,13 +29,13 @@ TEST_P(RmsNormTest, MatchesReference) {
   const TestTensor weight = random_tensor(rng, DType::kF32, 1, c.hidden);
   const ConstTensorView w(weight.view().data(), DType::kF32, {c.hidden});
   const TestTensor want(DType::kF64, c.tokens, c.hidden), got(DType::kF32, c.tokens, c.hidden, c.padding);
-  ref_kernels().rms_norm(want, x, w, c.options);
-  cpu_kernels(isa).rms_norm(got, x, w, c.options);
+  ref_kernels().norm(want, x, w, c.options);
+  cpu_kernels(isa).norm(got, x, w, c.options);
   expect_close(got, want, [&](int64_t, int64_t, double v) { return bound(c.hidden, v); });
   got.expect_padding_untouched();
 }
 
-TEST_P(RmsNormTest, WorksInPlace) {
+TEST_P(NormTest, WorksInPlace) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
   Rng rng(c.seed);
@@ -43,12 +43,12 @@ TEST_P(RmsNormTest, WorksInPlace) {
   const TestTensor weight = random_tensor(rng, DType::kF32, 1, c.hidden);
   const ConstTensorView w(weight.view().data(), DType::kF32, {c.hidden});
   const TestTensor apart(DType::kF32, c.tokens, c.hidden);
-  cpu_kernels(isa).rms_norm(apart, x, w, c.options);
-  cpu_kernels(isa).rms_norm(x, x, w, c.options);
+  cpu_kernels(isa).norm(apart, x, w, c.options);
+  cpu_kernels(isa).norm(x, x, w, c.options);
   expect_bit_equal(x.view(), apart.view());
 }
 
-TEST_P(RmsNormTest, AddsTheResidualFirst) {
+TEST_P(NormTest, AddsTheResidualFirst) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
   Rng rng(c.seed);
@@ -58,9 +58,9 @@ TEST_P(RmsNormTest, AddsTheResidualFirst) {
   const ConstTensorView w(weight.view().data(), DType::kF32, {c.hidden});
   const TestTensor sum(DType::kF32, c.tokens, c.hidden), want(DType::kF64, c.tokens, c.hidden);
   ref_kernels().add(sum, residual, x);  // one rounding to f32, as the op's residual has
-  ref_kernels().rms_norm(want, sum, w, c.options);
+  ref_kernels().norm(want, sum, w, c.options);
   const TestTensor got(DType::kF32, c.tokens, c.hidden, c.padding);
-  cpu_kernels(isa).add_rms_norm(got, residual, x, w, c.options);
+  cpu_kernels(isa).add_norm(got, residual, x, w, c.options);
   expect_bit_equal(residual.view(), sum.view());
   expect_close(got, want, [&](int64_t, int64_t, double v) { return bound(c.hidden, v); });
 }
@@ -80,7 +80,7 @@ constexpr NormCase kCases[] = {
     {4, 2048, Fill::kOrdinary, 0, {.eps = 1e-5f, .offset = 1}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Cases, RmsNormTest,
+INSTANTIATE_TEST_SUITE_P(Cases, NormTest,
                          ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kCases)),
                          [](const auto& test) {
                            const NormCase& c = std::get<1>(test.param);
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, RmsNormTest,
                                       "_pad", c.padding, "_seed", c.seed);
                          });
 
-TEST(RefAddRmsNorm, IsAddThenNorm) {
+TEST(RefAddNorm, IsAddThenNorm) {
   Rng rng(5);
   const TestTensor x = random_tensor(rng, DType::kF64, 3, 11),
                    residual = random_tensor(rng, DType::kF64, 3, 11);
@@ -96,8 +96,8 @@ TEST(RefAddRmsNorm, IsAddThenNorm) {
   const ConstTensorView w(weight.view().data(), DType::kF32, {11});
   const TestTensor sum(DType::kF64, 3, 11), want(DType::kF64, 3, 11), got(DType::kF64, 3, 11);
   ref_kernels().add(sum, residual, x);
-  ref_kernels().rms_norm(want, sum, w, {});
-  ref_kernels().add_rms_norm(got, residual, x, w, {});
+  ref_kernels().norm(want, sum, w, {});
+  ref_kernels().add_norm(got, residual, x, w, {});
   expect_bit_equal(got.view(), want.view());
   expect_bit_equal(residual.view(), sum.view());
 }

@@ -1,4 +1,4 @@
-// rms_norm() and silu_mul(): bandwidth-bound rows.
+// norm() and glu(): bandwidth-bound rows.
 #include "lmdeploy/kernels/machine_probe.h"
 
 namespace lmdeploy {
@@ -18,20 +18,20 @@ void run_rows(benchmark::State& state, int64_t tokens, int64_t cols, double byte
   report_rates(state, bytes, 0);
 }
 
-void rms_norm_rows(benchmark::State& state) {
+void norm_rows(benchmark::State& state) {
   const int64_t tokens = state.range(0), hidden = state.range(1);
   const Tensor out(DType::kF32, {tokens, hidden}), weight(DType::kF32, {hidden});
   for (float& value : weight.span<float>()) value = 1;
   run_rows(state, tokens, hidden, static_cast<double>(2 * tokens * hidden * 4),
-           [&](ConstTensorView x) { bench_kernels().rms_norm(out, x, weight, {}); });
+           [&](ConstTensorView x) { bench_kernels().norm(out, x, weight, {}); });
 }
-BENCHMARK(rms_norm_rows)->ArgsProduct({{1, 64, 512}, {576, 2048}})->UseRealTime();
+BENCHMARK(norm_rows)->ArgsProduct({{1, 64, 512}, {576, 2048}})->UseRealTime();
 
 void silu_mul_rows(benchmark::State& state) {
   const int64_t tokens = state.range(0), n = state.range(1);
   const Tensor out(DType::kF32, {tokens, n});
   run_rows(state, tokens, 2 * n, static_cast<double>(3 * tokens * n * 4),
-           [&](ConstTensorView x) { bench_kernels().silu_mul(out, x); });
+           [&](ConstTensorView x) { bench_kernels().glu(out, x, Activation::kSilu); });
 }
 BENCHMARK(silu_mul_rows)->ArgsProduct({{1, 64, 512}, {1536, 8192}})->UseRealTime();
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -56,43 +58,53 @@ void expect_rows(ConstTensorView got, int64_t first_row, ConstTensorView want, c
           << what << ", token " << r << ", id " << c;
 }
 
+/// In the repository, or beside it; "" when it is in neither place.
+std::string find_fixture(const std::string& name) {
+  for (const char* folder : {"/tests/data/models/", "/../shared/data/models/"}) {
+    const std::string path = cat(LMDEPLOY_SOURCE_DIR, folder, name);
+    if (std::filesystem::exists(path + "/expected.safetensors")) return path;
+  }
+  return "";
+}
+
 class GoldenTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
-  GoldenTest()
-      : folder_(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", std::get<0>(GetParam()))),
-        kernels_(backend(std::get<1>(GetParam()))),
-        file_(folder_ + "/expected.safetensors"),
-        golden_(read_golden(file_)),
-        checkpoint_(open_checkpoint(folder_)),
-        model_(load_model(*checkpoint_, kernels_, {.max_step_tokens = 64, .max_logit_rows = 64})),
-        runner_(*model_, kernels_,
-                {.kv_dtype = exact_kv_dtype(kernels_),
-                 .num_sequences = kPrompts,
-                 .max_tokens = 64,
-                 .block_len = 4}) {}
+  void SetUp() override {
+    const std::string& name = std::get<0>(GetParam());
+    const std::string folder = find_fixture(name);
+    if (folder.empty()) GTEST_SKIP() << "the checkpoint " << name << " is not part of the repository";
+    file_.emplace(folder + "/expected.safetensors");
+    golden_ = read_golden(*file_);
+    checkpoint_ = open_checkpoint(folder);
+    model_ = load_model(*checkpoint_, kernels_, {.max_step_tokens = 64, .max_logit_rows = 64});
+    runner_.emplace(*model_, kernels_,
+                    StepRunner::Options{.kv_dtype = exact_kv_dtype(kernels_),
+                                        .num_sequences = kPrompts,
+                                        .max_tokens = 64,
+                                        .block_len = 4});
+  }
 
   int64_t length(int k) const { return static_cast<int64_t>(golden_.ids[k].size()); }
 
   /// The prompt in pieces of these sizes, over and over; all logits compared.
   void expect_in_chunks(int k, const std::vector<int64_t>& sizes) {
-    runner_.start(0, length(k));
+    runner_->start(0, length(k));
     for (int64_t begin = 0, i = 0; begin < length(k); ++i) {
       const int64_t count = std::min(sizes[static_cast<size_t>(i) % sizes.size()], length(k) - begin);
       const std::span<const int> ids(golden_.ids[k].data() + begin, static_cast<size_t>(count));
       const StepRunner::Chunk chunk = {.sequence = 0, .ids = ids, .num_logits = count};
-      expect_rows(runner_.step({&chunk, 1}), 0, golden_.logits[k].slice_rows(begin, count),
+      expect_rows(runner_->step({&chunk, 1}), 0, golden_.logits[k].slice_rows(begin, count),
                   cat("prompt ", k, " from ", begin));
       begin += count;
     }
   }
 
-  std::string folder_;
-  const Kernels& kernels_;
-  SafetensorsFile file_;
+  const Kernels& kernels_ = backend(std::get<1>(GetParam()));
+  std::optional<SafetensorsFile> file_;
   Golden golden_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Model> model_;
-  StepRunner runner_;
+  std::optional<StepRunner> runner_;
 };
 
 TEST_P(GoldenTest, LogitsOfWholePrompts) {
@@ -110,10 +122,10 @@ TEST_P(GoldenTest, LogitsTokenByToken) {
 TEST_P(GoldenTest, LogitsOfOneMixedStep) {
   std::vector<StepRunner::Chunk> chunks;
   for (int k : {2, 0, 1}) {
-    runner_.start(static_cast<size_t>(k), length(k));
+    runner_->start(static_cast<size_t>(k), length(k));
     chunks.push_back({.sequence = static_cast<size_t>(k), .ids = golden_.ids[k], .num_logits = length(k)});
   }
-  const ConstTensorView logits = runner_.step(chunks);
+  const ConstTensorView logits = runner_->step(chunks);
   int64_t row = 0;
   for (int k : {2, 0, 1}) {
     expect_rows(logits, row, golden_.logits[k], cat("prompt ", k));
@@ -123,24 +135,33 @@ TEST_P(GoldenTest, LogitsOfOneMixedStep) {
 }
 
 TEST_P(GoldenTest, LogitsOfWantedRowsOnly) {
-  runner_.start(0, length(2));
+  runner_->start(0, length(2));
   const StepRunner::Chunk chunk = {.sequence = 0, .ids = golden_.ids[2], .num_logits = 5};
-  expect_rows(runner_.step({&chunk, 1}), 0, golden_.logits[2].slice_rows(length(2) - 5, 5), "last rows");
+  expect_rows(runner_->step({&chunk, 1}), 0, golden_.logits[2].slice_rows(length(2) - 5, 5), "last rows");
 }
 
 TEST_P(GoldenTest, GreedyTokens) {
   for (int k = 0; k < kPrompts; ++k) {
     // The reference changes the base at every step there, an engine with a KV cache keeps it.
     if (std::get<0>(GetParam()) == "llama_dynamic_ntk" && k == 2) continue;
-    EXPECT_EQ(runner_.greedy(static_cast<size_t>(k), golden_.ids[k], kGreedyTokens), golden_.greedy[k])
+    // It changes to the long factors when the sequence outgrows the short ones; that is the engine's part.
+    if (std::get<0>(GetParam()) == "phi3_longrope" && k == 1) continue;
+    EXPECT_EQ(runner_->greedy(static_cast<size_t>(k), golden_.ids[k], kGreedyTokens), golden_.greedy[k])
         << "prompt " << k;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, GoldenTest,
-    ::testing::Combine(::testing::Values("llama2", "llama3", "llama_dynamic_ntk", "llama_linear_rope",
-                                         "llama_tied_headdim", "llama_yarn", "yi"),
+    ::testing::Combine(::testing::Values("baichuan2_7b", "baichuan_13b", "baichuan_7b", "chatglm3", "cohere",
+                                         "dbrx", "deepseek_moe_16b", "deepseek_v2_lite", "deepseek_v3",
+                                         "falcon_40b", "falcon_7b", "falcon_rw", "gemma", "gemma2",
+                                         "gemma3_text", "glm4_0414", "glm4_9b", "gpt2", "gpt_neox", "gpt_oss",
+                                         "granite", "internlm", "internlm2", "llama2", "llama3",
+                                         "llama_dynamic_ntk", "llama_linear_rope", "llama_tied_headdim",
+                                         "llama_yarn", "mistral", "mistral_nemo", "mixtral", "olmo2", "olmoe",
+                                         "phi2", "phi3_longrope", "phi3_mini", "qwen2", "qwen2_moe", "qwen3",
+                                         "qwen3_moe", "qwen_v1", "smollm3", "stablelm", "starcoder2", "yi"),
                        ::testing::ValuesIn(backend_names())),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
 

@@ -275,6 +275,12 @@ void combine_experts(const Kernels& kernels, ConstTensorView out, ConstTensorVie
   check.disjoint("out", out, "x", x);
 }
 
+void copy(const Kernels& kernels, ConstTensorView out, ConstTensorView x) {
+  const OpCheck check("copy");
+  check.activation("x", kernels, x);
+  check.activation("out", kernels, out, x.shape());
+}
+
 void gather_rows(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView rows) {
   const OpCheck check("gather_rows");
   check.indices("rows", rows, DType::kI32);

@@ -38,6 +38,7 @@ void expert_linear(const Kernels& kernels, ConstTensorView out, ConstTensorView 
                    const std::optional<ConstTensorView>& bias);
 void combine_experts(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView weights,
                      ConstTensorView pair_rows);
+void copy(const Kernels& kernels, ConstTensorView out, ConstTensorView x);
 void gather_rows(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView rows);
 
 /// The parts of one packed weight: at least one, each [rows, cols] of float or quantised kind, equal cols

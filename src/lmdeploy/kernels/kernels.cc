@@ -120,6 +120,11 @@ void Kernels::combine_experts(TensorView out, ConstTensorView x, ConstTensorView
   if (out.rows() > 0) do_combine_experts(out, x, weights, pair_rows);
 }
 
+void Kernels::copy(TensorView out, ConstTensorView x) const {
+  checks::copy(*this, out, x);
+  if (x.rows() > 0) do_copy(out, x);
+}
+
 void Kernels::gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const {
   checks::gather_rows(*this, out, x, rows);
   if (out.rows() > 0) do_gather_rows(out, x, rows);

@@ -238,6 +238,9 @@ class Kernels {
   void combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
                        ConstTensorView pair_rows) const;
 
+  /// out[t,i] = x[t,i]; the two may not overlap.
+  void copy(TensorView out, ConstTensorView x) const;
+
   /// out[r, :] = x[rows[r], :]               rows [n] i32
   void gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const;
 
@@ -275,6 +278,7 @@ class Kernels {
                                 std::optional<ConstTensorView> bias) const = 0;
   virtual void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
                                   ConstTensorView pair_rows) const = 0;
+  virtual void do_copy(TensorView out, ConstTensorView x) const = 0;
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
 };
 

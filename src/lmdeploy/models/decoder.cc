@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/models/attention_block.h"
+#include "lmdeploy/models/mlp_block.h"
 #include "lmdeploy/models/rope.h"
-#include "lmdeploy/models/step_arrays.h"
 
 namespace lmdeploy {
 namespace {
@@ -19,60 +20,81 @@ class Decoder final : public Model {
           const LoadOptions& options);
   const DecoderSpec& spec() const override { return spec_; }
   KvLayout kv_layout(DType dtype, int64_t block_len) const override {
-    return {dtype, spec_.num_layers, spec_.num_kv_heads, spec_.head_dim, block_len};
+    return attention_->kv_layout(dtype, block_len, groups_.layers_per_group);
   }
-  std::span<const KvGroup> kv_groups() const override { return kv_groups_; }
+  std::span<const KvGroup> kv_groups() const override { return groups_.groups; }
   ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return weights_.bytes(); }
 
  private:
-  struct Step {
-    int64_t tokens = 0;
-    KvCacheView cache;
-    AttentionBatch batch;
-    ConstTensorView logit_rows;  // [n] i32
+  /// Tables of one kind of rope, and a step's rows of them.
+  struct Rope {
+    RopeTableCache tables;
+    Tensor cos_sin;  // [tokens, rotary_dim]
   };
 
-  void prepare(const StepInput& input, const KvCacheView& cache);
-  void attend(const Step& step, int64_t layer);
-  void finish_block(ConstTensorView attended, int64_t layer);
-  ConstTensorView keep_logit_rows(const Step& step);
+  Rope make_rope(const RopeSpec& rope) const;
+  ConstTensorView compute_rope(Rope& rope, const StepInput& input);
+  ConstTensorView compute_logn(int64_t tokens);
+  void prepare(DecoderStep& step);
+  void embed(const DecoderStep& step);
+  void run_layer(const DecoderStep& step, int64_t layer);
+  ConstTensorView keep_logit_rows(const DecoderStep& step, ConstTensorView attended);
+  void finish_attention(int64_t layer, ConstTensorView attended);
+  void run_mlp(int64_t layer, int64_t rows);
+  void finish_branch(int64_t rows, Slot out_norm, int64_t layer);
   ConstTensorView compute_logits(int64_t rows);
   void grow_logits(int64_t rows);
 
-  bool has_rope() const { return spec_.rope.kind != RopeSpec::Kind::kNone; }
-  NormOptions norm_options() const { return {spec_.norm_eps, spec_.norm_offset}; }
-  ConstTensorView norm_weight(Slot slot, int64_t layer = DecoderWeights::kNoLayer) const {
-    return *weights_.vector(slot, layer);
-  }
   Tensor buffer(int64_t cols) const {
     return Tensor(kernels_.activation_dtype(), {limits_.tokens, cols}, kernels_.allocator());
   }
-  /// The first rows * cols elements of a buffer.
-  static TensorView part(const Tensor& buffer, int64_t rows, int64_t cols) {
-    return {buffer.view().data(), buffer.dtype(), {rows, cols}};
+  /// The first rows of a buffer of hidden states.
+  TensorView hidden(const Tensor& buffer, int64_t rows) const { return buffer.view().slice_rows(0, rows); }
+  NormOptions norm_options(Slot bias, int64_t layer = DecoderWeights::kNoLayer) const {
+    return {.eps = spec_.norm_eps,
+            .offset = spec_.norm_offset,
+            .kind = spec_.norm,
+            .bias = weights_.vector(bias, layer)};
   }
-  TensorView hidden(const Tensor& buffer, int64_t rows) const {
-    return part(buffer, rows, spec_.hidden_size);
+  /// normed_ = norm of the stream, where the layer has that norm.
+  void norm_stream(int64_t rows, Slot weight, Slot bias, int64_t layer);
+  /// The same after branch_ has been added to the stream.
+  void add_branch(int64_t rows, Slot weight, Slot bias, int64_t layer);
+  /// What attention and MLP read.
+  ConstTensorView block_input(int64_t rows) const {
+    return hidden(spec_.input_norms ? normed_ : residual_, rows);
   }
 
   const DecoderSpec spec_;
   const DecoderWeights weights_;
   const Kernels& kernels_;
   const StepLimits limits_;
-  const std::vector<KvGroup> kv_groups_ = {KvGroup{}};
+  const KvGrouping groups_;
+  const std::unique_ptr<const AttentionBlock> attention_;
+  const MlpBlock mlp_;
 
-  std::optional<RopeTableCache> rope_tables_;
+  std::optional<Rope> rope_, local_rope_;
   StepArrays arrays_;
-  // Work buffers of limits_.tokens rows; each step uses the front. Untouched pages cost nothing.
+  // Buffers of limits_.tokens rows; each step uses the front. Untouched pages cost nothing.
   Tensor residual_;  // [tokens, hidden]: the stream that blocks add to
   Tensor normed_;    // [tokens, hidden]: what a block reads
   Tensor branch_;    // [tokens, hidden]: what a block adds
-  Tensor wide_;      // [tokens, q + 2 kv] or [tokens, 2 inner]
-  Tensor narrow_;    // [tokens, q] attention output, or [tokens, inner] activations
-  Tensor cos_sin_;   // [tokens, rotary_dim]
-  Tensor logits_;    // [rows, vocab], grows up to limits_.logit_rows
+  Tensor logn_;      // [tokens] f32
+  Workspace space_;
+  Tensor logits_;  // [rows, vocab], grows up to limits_.logit_rows
 };
+
+std::unique_ptr<AttentionBlock> choose_attention(const DecoderSpec& spec, const DecoderWeights& weights,
+                                                 const Kernels& kernels, const KvGrouping& groups) {
+  return (spec.has_latent() ? make_latent_attention : make_attention)(spec, weights, kernels, groups);
+}
+
+// Attention's output stays while the rows whose logits are wanted are picked from it.
+int64_t space_bytes(const AttentionBlock& attention, const MlpBlock& mlp, DType dtype, int64_t tokens) {
+  return std::max(attention.space_bytes(tokens) + workspace_bytes(dtype, tokens, attention.output_size()),
+                  mlp.space_bytes(tokens));
+}
 
 Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels& kernels,
                  const LoadOptions& options)
@@ -80,96 +102,143 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
       weights_(std::move(weights)),
       kernels_(kernels),
       limits_{options.max_step_tokens, options.max_logit_rows},
-      arrays_(options.max_step_tokens, kv_groups_.size(), kernels.allocator()),
+      groups_(group_kv_layers(spec.layers)),
+      attention_(choose_attention(spec_, weights_, kernels, groups_)),
+      mlp_(spec_, weights_, kernels),
+      arrays_(options.max_step_tokens, groups_.groups.size(), kernels.allocator()),
       residual_(buffer(spec.hidden_size)),
       normed_(buffer(spec.hidden_size)),
       branch_(buffer(spec.hidden_size)),
-      wide_(buffer(std::max(spec.q_size() + 2 * spec.kv_size(), 2 * spec.intermediate_size))),
-      narrow_(buffer(std::max(spec.q_size(), spec.intermediate_size))),
-      cos_sin_(buffer(std::max<int64_t>(1, spec.rope.rotary_dim))) {
-  if (has_rope()) rope_tables_.emplace(spec.rope, kernels.allocator());
+      logn_(DType::kF32, {options.max_step_tokens}, kernels.allocator()),
+      space_(space_bytes(*attention_, mlp_, kernels.activation_dtype(), options.max_step_tokens),
+             kernels.allocator()) {
+  if (spec.has_rope()) rope_.emplace(make_rope(spec.rope));
+  const auto is_local = [](const LayerSpec& layer) { return layer.local_rope; };
+  if (std::ranges::any_of(spec.layers, is_local)) local_rope_.emplace(make_rope(spec.local_rope));
 }
 
-// Positions, cache slots and the cos/sin rows that all layers share.
-void Decoder::prepare(const StepInput& input, const KvCacheView& cache) {
-  check_step(input, cache, kv_layout(cache.layout.dtype, cache.layout.block_len), kv_groups_.size(), limits_);
-  arrays_.fill(input, cache.layout.block_len);
-  if (!has_rope()) return;
-  const ConstTensorView rope_rows = arrays_.rope_rows(input, *rope_tables_);
-  const auto tokens = static_cast<int64_t>(input.token_ids.size());
-  kernels_.rope_table(part(cos_sin_, tokens, spec_.rope.rotary_dim), arrays_.positions(),
-                      rope_tables_->inv_freq(), rope_tables_->scale(), rope_rows);
+Decoder::Rope Decoder::make_rope(const RopeSpec& rope) const {
+  return {RopeTableCache(rope, kernels_.allocator()), buffer(rope.rotary_dim)};
+}
+
+ConstTensorView Decoder::compute_rope(Rope& rope, const StepInput& input) {
+  const TensorView out = hidden(rope.cos_sin, static_cast<int64_t>(input.token_ids.size()));
+  const ConstTensorView rows = arrays_.rope_rows(input, rope.tables);
+  kernels_.rope_table(out, arrays_.positions(), rope.tables.inv_freq(), rope.tables.scale(), rows);
+  return out;
+}
+
+// Su 2021 ("log n" attention): longer contexts sharpen the softmax.
+ConstTensorView Decoder::compute_logn(int64_t tokens) {
+  const auto positions = arrays_.positions();
+  const double base = std::log(static_cast<double>(spec_.logn_length));
+  for (int64_t t = 0; t < tokens; ++t) {
+    const double count = positions.at(t) + 1;
+    const bool beyond = count > static_cast<double>(spec_.logn_length);
+    logn_.span<float>()[static_cast<size_t>(t)] = beyond ? static_cast<float>(std::log(count) / base) : 1.0f;
+  }
+  return {logn_.view().data(), DType::kF32, {tokens}};
+}
+
+// Positions, cache slots and what else all layers share.
+void Decoder::prepare(DecoderStep& step) {
+  check_step(step.input, step.cache, kv_layout(step.cache.layout.dtype, step.cache.layout.block_len),
+             groups_.groups.size(), limits_);
+  arrays_.fill(step.input, step.cache.layout.block_len);
+  if (rope_) step.rope = compute_rope(*rope_, step.input);
+  if (local_rope_) step.local_rope = compute_rope(*local_rope_, step.input);
+  if (spec_.logn_length > 0) step.logn = compute_logn(step.tokens);
+}
+
+void Decoder::embed(const DecoderStep& step) {
+  const TensorView stream = hidden(residual_, step.tokens);
+  kernels_.embedding(stream, view_of(step.input.token_ids), weights_.matrix(Slot::kEmbed));
+  if (spec_.embedding_scale != 1) kernels_.scale(stream, spec_.embedding_scale);
+  if (!spec_.learned_positions) return;
+  const TensorView positions = hidden(branch_, step.tokens);
+  kernels_.embedding(positions, arrays_.positions(), weights_.matrix(Slot::kPositions));
+  kernels_.add(stream, stream, positions);
 }
 
 ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
-  Step step;
-  step.tokens = static_cast<int64_t>(input.token_ids.size());
-  step.cache = cache;
-  step.logit_rows = view_of(input.logit_rows);
-  const auto num_logit_rows = static_cast<int64_t>(input.logit_rows.size());
-  prepare(input, cache);
-  step.batch = arrays_.batch(input, 0);
+  DecoderStep step = {.input = input,
+                      .cache = cache,
+                      .arrays = arrays_,
+                      .tokens = static_cast<int64_t>(input.token_ids.size())};
+  const int64_t last = spec_.num_layers - 1, num_rows = static_cast<int64_t>(input.logit_rows.size());
+  prepare(step);
+  embed(step);
+  norm_stream(step.tokens, Slot::kAttentionNorm, Slot::kAttentionNormBias, 0);
+  for (int64_t layer = 0; layer < last; ++layer) run_layer(step, layer);
 
-  const int64_t tokens = step.tokens, last = spec_.num_layers - 1;
-  kernels_.embedding(hidden(residual_, tokens), view_of(input.token_ids), weights_.matrix(Slot::kEmbed));
-  kernels_.norm(hidden(normed_, tokens), hidden(residual_, tokens), norm_weight(Slot::kAttentionNorm, 0),
-                norm_options());
-  for (int64_t layer = 0; layer < last; ++layer) {
-    attend(step, layer);
-    finish_block(part(narrow_, tokens, spec_.q_size()), layer);
-    kernels_.add_norm(hidden(normed_, tokens), hidden(residual_, tokens), hidden(branch_, tokens),
-                      norm_weight(Slot::kAttentionNorm, layer + 1), norm_options());
-  }
-  attend(step, last);
-  if (num_logit_rows == 0) return {nullptr, kernels_.activation_dtype(), {0, spec_.vocab_size}};
-  finish_block(keep_logit_rows(step), last);
-  return compute_logits(num_logit_rows);
+  space_.reset();
+  const TensorView attended = attention_->run(step, last, block_input(step.tokens), space_);
+  if (num_rows == 0) return {nullptr, kernels_.activation_dtype(), {0, spec_.vocab_size}};
+  finish_attention(last, keep_logit_rows(step, attended));
+  run_mlp(last, num_rows);
+  return compute_logits(num_rows);
 }
 
-// normed_ -> narrow_ [tokens, q]; the keys and values of the step go into the cache.
-void Decoder::attend(const Step& step, int64_t layer) {
-  const int64_t q_size = spec_.q_size(), kv_size = spec_.kv_size();
-  const TensorView qkv = part(wide_, step.tokens, q_size + 2 * kv_size);
-  kernels_.linear(qkv, hidden(normed_, step.tokens), weights_.matrix(Slot::kQkv, layer),
-                  weights_.vector(Slot::kQkvBias, layer));
-  if (has_rope()) {  // q and k lie side by side: one call turns the heads of both
-    kernels_.rope(qkv.slice_cols(0, q_size + kv_size), part(cos_sin_, step.tokens, spec_.rope.rotary_dim),
-                  {.head_dim = spec_.head_dim, .interleaved = spec_.rope.interleaved});
-  }
-  kernels_.kv_write(step.cache, layer, qkv.slice_cols(q_size, kv_size),
-                    qkv.slice_cols(q_size + kv_size, kv_size), arrays_.slots(0));
-  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(spec_.head_dim)));
-  kernels_.attention(part(narrow_, step.tokens, q_size), qkv.slice_cols(0, q_size), step.cache, step.batch,
-                     {.scale = scale, .layer = layer, .num_heads = spec_.num_heads});
+void Decoder::run_layer(const DecoderStep& step, int64_t layer) {
+  space_.reset();
+  finish_attention(layer, attention_->run(step, layer, block_input(step.tokens), space_));
+  run_mlp(layer, step.tokens);
+  add_branch(step.tokens, Slot::kAttentionNorm, Slot::kAttentionNormBias, layer + 1);
 }
 
-// attended [rows, q] -> branch_: the attention's output projection, then the MLP.
-void Decoder::finish_block(ConstTensorView attended, int64_t layer) {
-  const int64_t rows = attended.dim(0);
-  const TensorView branch = hidden(branch_, rows), normed = hidden(normed_, rows);
-  kernels_.linear(branch, attended, weights_.matrix(Slot::kO, layer), weights_.vector(Slot::kOBias, layer));
-  kernels_.add_norm(normed, hidden(residual_, rows), branch, norm_weight(Slot::kMlpNorm, layer),
-                    norm_options());
-  const TensorView gate_up = part(wide_, rows, 2 * spec_.intermediate_size);
-  const TensorView activated = part(narrow_, rows, spec_.intermediate_size);
-  kernels_.linear(gate_up, normed, weights_.matrix(Slot::kGateUp, layer),
-                  weights_.vector(Slot::kGateUpBias, layer));
-  kernels_.glu(activated, gate_up, Activation::kSilu);
-  kernels_.linear(branch, activated, weights_.matrix(Slot::kDown, layer),
-                  weights_.vector(Slot::kDownBias, layer));
-}
-
-// After the last attention no row reads another: only the rows whose logits are wanted go on. They move to
-// buffers that are free at this point. Returns their attention output.
-ConstTensorView Decoder::keep_logit_rows(const Step& step) {
-  const int64_t rows = step.logit_rows.cols(), q_size = spec_.q_size();
-  const TensorView attended = part(narrow_, step.tokens, q_size);
+// After the last attention no row reads another: only the rows whose logits are wanted go on. Returns their
+// attention output; the stream and what a parallel MLP reads follow.
+ConstTensorView Decoder::keep_logit_rows(const DecoderStep& step, ConstTensorView attended) {
+  const ConstTensorView wanted = view_of(step.input.logit_rows);
+  const int64_t rows = wanted.cols();
   if (rows == step.tokens) return attended;
-  const TensorView kept = part(wide_, rows, q_size);
-  kernels_.gather_rows(kept, attended, step.logit_rows);
-  kernels_.gather_rows(hidden(branch_, rows), hidden(residual_, step.tokens), step.logit_rows);
+  const TensorView kept = space_.take(attended.dtype(), rows, attended.cols());
+  kernels_.gather_rows(kept, attended, wanted);
+  kernels_.gather_rows(hidden(branch_, rows), hidden(residual_, step.tokens), wanted);
   std::swap(residual_, branch_);
+  if (spec_.parallel && spec_.one_norm)
+    norm_stream(rows, Slot::kAttentionNorm, Slot::kAttentionNormBias, spec_.num_layers - 1);
   return kept;
+}
+
+// attended [rows, output_size] -> the stream, and the MLP's input.
+void Decoder::finish_attention(int64_t layer, ConstTensorView attended) {
+  const int64_t rows = attended.dim(0);
+  const TensorView branch = hidden(branch_, rows), stream = hidden(residual_, rows);
+  kernels_.linear(branch, attended, weights_.matrix(Slot::kO, layer), weights_.vector(Slot::kOBias, layer));
+  finish_branch(rows, Slot::kAttentionOutNorm, layer);
+  if (!spec_.parallel) return add_branch(rows, Slot::kMlpNorm, Slot::kMlpNormBias, layer);
+  if (!spec_.one_norm) norm_stream(rows, Slot::kMlpNorm, Slot::kMlpNormBias, layer);
+  kernels_.add(stream, stream, branch);
+}
+
+void Decoder::run_mlp(int64_t layer, int64_t rows) {
+  space_.reset();
+  mlp_.run(layer, block_input(rows), hidden(branch_, rows), space_);
+  finish_branch(rows, Slot::kMlpOutNorm, layer);
+}
+
+// What the block adds, in its final size.
+void Decoder::finish_branch(int64_t rows, Slot out_norm, int64_t layer) {
+  const TensorView branch = hidden(branch_, rows);
+  if (spec_.output_norms) {
+    const NormOptions options = {.eps = spec_.norm_eps, .offset = spec_.norm_offset, .kind = spec_.norm};
+    kernels_.norm(branch, branch, *weights_.vector(out_norm, layer), options);
+  }
+  if (spec_.residual_scale != 1) kernels_.scale(branch, spec_.residual_scale);
+}
+
+void Decoder::norm_stream(int64_t rows, Slot weight, Slot bias, int64_t layer) {
+  if (!spec_.input_norms) return;
+  kernels_.norm(hidden(normed_, rows), hidden(residual_, rows), *weights_.vector(weight, layer),
+                norm_options(bias, layer));
+}
+
+void Decoder::add_branch(int64_t rows, Slot weight, Slot bias, int64_t layer) {
+  const TensorView stream = hidden(residual_, rows), branch = hidden(branch_, rows);
+  if (!spec_.input_norms) return kernels_.add(stream, stream, branch);
+  kernels_.add_norm(hidden(normed_, rows), stream, branch, *weights_.vector(weight, layer),
+                    norm_options(bias, layer));
 }
 
 void Decoder::grow_logits(int64_t rows) {
@@ -182,10 +251,12 @@ void Decoder::grow_logits(int64_t rows) {
 
 ConstTensorView Decoder::compute_logits(int64_t rows) {
   grow_logits(rows);
-  const TensorView logits = part(logits_, rows, spec_.vocab_size);
-  kernels_.add_norm(hidden(normed_, rows), hidden(residual_, rows), hidden(branch_, rows),
-                    norm_weight(Slot::kFinalNorm), norm_options());
-  kernels_.linear(logits, hidden(normed_, rows), weights_.matrix(Slot::kLmHead));
+  const TensorView logits = logits_.view().slice_rows(0, rows), normed = hidden(normed_, rows);
+  kernels_.add_norm(normed, hidden(residual_, rows), hidden(branch_, rows),
+                    *weights_.vector(Slot::kFinalNorm), norm_options(Slot::kFinalNormBias));
+  kernels_.linear(logits, normed, weights_.matrix(Slot::kLmHead), weights_.vector(Slot::kLmHeadBias));
+  if (spec_.logit_scale != 1) kernels_.scale(logits, spec_.logit_scale);
+  if (spec_.logit_soft_cap > 0) kernels_.soft_cap(logits, spec_.logit_soft_cap);
   return logits;
 }
 

@@ -8,8 +8,8 @@
 
 namespace lmdeploy {
 
-/// Pre-norm blocks: x += attention(norm(x)); x += down(silu(gate) * up)(norm(x)). `kernels` must outlive the
-/// model.
+/// Blocks one after the other, x += attention(norm(x)); x += mlp(norm(x)), or side by side, x +=
+/// attention(norm(x)) + mlp(norm(x)); see DecoderSpec for the variants. `kernels` must outlive the model.
 std::unique_ptr<Model> make_decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels& kernels,
                                     const LoadOptions& options);
 

@@ -7,10 +7,10 @@
 
 namespace lmdeploy {
 
-const PackedWeight& DecoderWeights::matrix(Slot slot, int64_t layer) const {
+std::span<const PackedWeight* const> DecoderWeights::matrices(Slot slot, int64_t layer) const {
   const Entry& entry = at(slot, layer);
-  LMD_CHECK(entry.matrix != nullptr, "slot ", static_cast<int>(slot), " of layer ", layer, " is empty");
-  return *entry.matrix;
+  LMD_CHECK(!entry.matrices.empty(), "slot ", static_cast<int>(slot), " of layer ", layer, " is empty");
+  return entry.matrices;
 }
 
 std::optional<ConstTensorView> DecoderWeights::vector(Slot slot, int64_t layer) const {
@@ -19,9 +19,10 @@ std::optional<ConstTensorView> DecoderWeights::vector(Slot slot, int64_t layer) 
   return entry.vector;
 }
 
-void DecoderWeights::set_matrix(Slot slot, int64_t layer, std::unique_ptr<const PackedWeight> weight) {
+void DecoderWeights::add_matrix(Slot slot, int64_t layer, std::unique_ptr<const PackedWeight> weight) {
   bytes_ += weight->bytes();
-  at(slot, layer).matrix = std::move(weight);
+  at(slot, layer).matrices.push_back(weight.get());
+  owned_.push_back(std::move(weight));
 }
 
 void DecoderWeights::set_vector(Slot slot, int64_t layer, Tensor values) {
@@ -29,6 +30,8 @@ void DecoderWeights::set_vector(Slot slot, int64_t layer, Tensor values) {
   at(slot, layer).vector = std::move(values);
 }
 
-void DecoderWeights::share_matrix(Slot from, Slot to) { at(to, kNoLayer).matrix = at(from, kNoLayer).matrix; }
+void DecoderWeights::share_matrix(Slot from, Slot to) {
+  at(to, kNoLayer).matrices = at(from, kNoLayer).matrices;
+}
 
 }  // namespace lmdeploy

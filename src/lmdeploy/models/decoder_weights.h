@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "lmdeploy/kernels/kernels.h"
@@ -20,13 +21,15 @@ class DecoderWeights {
   explicit DecoderWeights(int64_t num_layers) : layers_(static_cast<size_t>(num_layers + 1)) {}
 
   /// The slot must have been filled.
-  const PackedWeight& matrix(Slot slot, int64_t layer = kNoLayer) const;
+  const PackedWeight& matrix(Slot slot, int64_t layer = kNoLayer) const { return *matrices(slot, layer)[0]; }
+  /// Of a slot with one matrix for each expert or head; at least one.
+  std::span<const PackedWeight* const> matrices(Slot slot, int64_t layer) const;
   /// [size] f32; nothing for a slot that this model does not have (a bias).
   std::optional<ConstTensorView> vector(Slot slot, int64_t layer = kNoLayer) const;
 
-  void set_matrix(Slot slot, int64_t layer, std::unique_ptr<const PackedWeight> weight);
+  void add_matrix(Slot slot, int64_t layer, std::unique_ptr<const PackedWeight> weight);
   void set_vector(Slot slot, int64_t layer, Tensor values);
-  /// Both slots read one weight, which is counted once.
+  /// Both slots, outside the layers, read one weight, which is counted once.
   void share_matrix(Slot from, Slot to);
 
   /// Memory held.
@@ -34,7 +37,7 @@ class DecoderWeights {
 
  private:
   struct Entry {
-    std::shared_ptr<const PackedWeight> matrix;
+    std::vector<const PackedWeight*> matrices;
     Tensor vector;
   };
   using Entries = std::array<Entry, kNumSlots>;
@@ -47,6 +50,7 @@ class DecoderWeights {
   }
 
   std::vector<Entries> layers_;  // [0]: outside the layers; [l + 1]: layer l
+  std::vector<std::unique_ptr<const PackedWeight>> owned_;
   size_t bytes_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint.h"
@@ -14,7 +15,6 @@ namespace {
 
 constexpr int64_t kMostLayers = 1 << 14;
 constexpr int64_t kMostHeads = 1 << 16;
-constexpr int64_t kLargestSize = 1 << 24;      // of hidden, intermediate, head sizes
 constexpr int64_t kLargestVocab = 2147483647;  // ids are i32
 
 int64_t in_range(const ConfigReader& cfg, std::string_view key, int64_t value, int64_t most) {
@@ -24,41 +24,40 @@ int64_t in_range(const ConfigReader& cfg, std::string_view key, int64_t value, i
   return value;
 }
 
-int64_t read_size(const ConfigReader& cfg, std::string_view key, int64_t most) {
-  return in_range(cfg, key, cfg.require_int(key), most);
+// The first of "a|b" that the config has; "" when it has none.
+std::string_view present_key(const ConfigReader& cfg, std::string_view keys) {
+  while (!keys.empty()) {
+    const std::string_view key = keys.substr(0, keys.find('|'));
+    if (cfg.has(key)) return key;
+    keys.remove_prefix(std::min(keys.size(), key.size() + 1));
+  }
+  return {};
 }
 
-int64_t read_head_dim(const ConfigReader& cfg, const DecoderSpec& spec) {
-  if (cfg.has("head_dim")) return read_size(cfg, "head_dim", kLargestSize);
+int64_t read_head_dim(const ConfigReader& cfg, const ConfigKeys& keys, const DecoderSpec& spec) {
+  if (!present_key(cfg, keys.head_dim).empty()) return read_size(cfg, keys.head_dim);
+  if (keys.default_head_dim > 0) return keys.default_head_dim;
   if (spec.hidden_size % spec.num_heads != 0)
-    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": hidden_size ", spec.hidden_size,
-                                             " is not a multiple of num_attention_heads ", spec.num_heads,
-                                             ", and there is no \"head_dim\""));
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": hidden size ", spec.hidden_size, " is not a multiple of the ",
+                    spec.num_heads, " attention heads, and there is no \"", keys.head_dim, "\""));
   return spec.hidden_size / spec.num_heads;
 }
 
-void read_heads(const ConfigReader& cfg, DecoderSpec& s) {
-  s.num_heads = read_size(cfg, "num_attention_heads", kMostHeads);
-  s.num_kv_heads =
-      in_range(cfg, "num_key_value_heads", cfg.get("num_key_value_heads", s.num_heads), kMostHeads);
+int64_t read_intermediate_size(const ConfigReader& cfg, const ConfigKeys& keys, int64_t hidden_size) {
+  if (keys.intermediate_size.empty()) return 1;  // the family sets it
+  if (keys.inner_per_hidden == 0) return read_size(cfg, keys.intermediate_size);
+  return read_size_or(cfg, keys.intermediate_size, keys.inner_per_hidden * hidden_size);
+}
+
+void read_heads(const ConfigReader& cfg, const ConfigKeys& keys, DecoderSpec& s) {
+  s.num_heads = read_size(cfg, keys.num_heads, kMostHeads);
+  s.num_kv_heads = read_size_or(cfg, keys.num_kv_heads, s.num_heads, kMostHeads);
   if (s.num_heads % s.num_kv_heads != 0)
-    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": num_attention_heads ", s.num_heads,
-                                             " is not a multiple of num_key_value_heads ", s.num_kv_heads));
-  s.head_dim = read_head_dim(cfg, s);
-}
-
-void require_silu(const ConfigReader& cfg) {
-  const std::string act = cfg.get("hidden_act", "silu");
-  if (act != "silu" && act != "swish")
-    throw Error(ErrorCode::kUnsupported, cat(cfg.where(), ": hidden_act \"", act,
-                                             "\" is not supported for this architecture (only silu)"));
-}
-
-float read_norm_eps(const ConfigReader& cfg) {
-  const double eps = cfg.get("rms_norm_eps", 1e-6);
-  if (!(eps >= 0) || !std::isfinite(eps))
-    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": rms_norm_eps is ", eps, ", expected 0 or more"));
-  return static_cast<float>(eps);
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": ", keys.num_heads, " ", s.num_heads, " is not a multiple of ",
+                    keys.num_kv_heads, " ", s.num_kv_heads));
+  s.head_dim = read_head_dim(cfg, keys, s);
 }
 
 std::vector<int> read_eos_ids(const ConfigReader& cfg) {
@@ -68,6 +67,107 @@ std::vector<int> read_eos_ids(const ConfigReader& cfg) {
 }
 
 }  // namespace
+
+int64_t read_size(const ConfigReader& cfg, std::string_view keys, int64_t most) {
+  const std::string_view key = present_key(cfg, keys);
+  if (key.empty()) return cfg.require_int(keys.substr(0, keys.find('|')));  // says what is missing
+  return in_range(cfg, key, cfg.require_int(key), most);
+}
+
+int64_t read_size_or(const ConfigReader& cfg, std::string_view keys, int64_t fallback, int64_t most) {
+  return present_key(cfg, keys).empty() ? fallback : read_size(cfg, keys, most);
+}
+
+float read_factor(const ConfigReader& cfg, std::string_view key, double fallback) {
+  const double value = cfg.get(key, fallback);
+  if (!(value >= 0) || !std::isfinite(value))
+    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": ", key, " is ", value, ", expected 0 or more"));
+  return static_cast<float>(value);
+}
+
+Activation activation_from_name(const ConfigReader& cfg, std::string_view key, const std::string& name) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_python", Activation::kGelu},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"quick_gelu", Activation::kQuickGelu},
+      {"relu", Activation::kRelu},
+  };
+  std::string known;
+  for (const auto& [known_name, activation] : kNames) {
+    if (known_name == name) return activation;
+    known += cat(known.empty() ? "" : ", ", known_name);
+  }
+  throw Error(ErrorCode::kUnsupported,
+              cat(cfg.where(), ": ", key, " \"", name, "\" is not supported (known: ", known, ")"));
+}
+
+std::vector<int> int_list(const ConfigReader& cfg, std::string_view key) {
+  const Json* list = cfg.find(key);
+  if (list == nullptr) return {};
+  std::vector<int> out;
+  const auto fail = [&](const Json& found) {
+    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": \"", key, "\" holds ", to_json_text(found),
+                                             ", expected a list of integers"));
+  };
+  if (!list->is_array()) fail(*list);
+  for (const Json& entry : list->get_array()) {
+    if (!entry.is_int64() || entry.get_int64() < INT32_MIN || entry.get_int64() > INT32_MAX) fail(entry);
+    out.push_back(static_cast<int>(entry.get_int64()));
+  }
+  return out;
+}
+
+namespace {
+
+// What "layer_types" says of each layer; nothing when it is absent.
+std::vector<bool> read_layer_types(const ConfigReader& cfg, size_t num_layers) {
+  const Json* types = cfg.find("layer_types");
+  if (types == nullptr) return {};
+  if (!types->is_array() || types->get_array().size() != num_layers)
+    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": \"layer_types\" is ", json_kind(*types),
+                                             ", expected a list of ", num_layers, " names"));
+  std::vector<bool> slides;
+  for (const Json& type : types->get_array()) {
+    if (type != "sliding_attention" && type != "full_attention")
+      throw Error(ErrorCode::kUnsupported,
+                  cat(cfg.where(), ": layer_types[", slides.size(), "] is ", to_json_text(type),
+                      ", supported: \"full_attention\", \"sliding_attention\""));
+    slides.push_back(type == "sliding_attention");
+  }
+  return slides;
+}
+
+// By "layer_types", else by the rule, else all.
+std::vector<bool> sliding_layers(const ConfigReader& cfg, size_t num_layers,
+                                 const std::function<bool(int64_t)>& slides) {
+  std::vector<bool> sliding = read_layer_types(cfg, num_layers);
+  for (size_t l = sliding.size(); l < num_layers; ++l)
+    sliding.push_back(!slides || slides(static_cast<int64_t>(l)));
+  return sliding;
+}
+
+}  // namespace
+
+void mark_local_rope(const ConfigReader& cfg, DecoderSpec& spec, const std::function<bool(int64_t)>& slides) {
+  const std::vector<bool> sliding = sliding_layers(cfg, spec.layers.size(), slides);
+  for (size_t l = 0; l < spec.layers.size(); ++l) spec.layers[l].local_rope = sliding[l];
+}
+
+void read_windows(const ConfigReader& cfg, DecoderSpec& spec,
+                  const std::function<bool(int64_t layer)>& slides) {
+  const int64_t window = cfg.get("sliding_window", int64_t{0});
+  if (window < 0)
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": \"sliding_window\" is ", window, ", expected 0 or more"));
+  const std::vector<bool> sliding = sliding_layers(cfg, spec.layers.size(), slides);
+  for (size_t l = 0; l < spec.layers.size(); ++l)
+    spec.layers[l].window = sliding[l] && window < spec.max_positions ? window : 0;
+}
 
 int64_t read_max_positions(const ConfigReader& cfg) {
   constexpr int64_t kAbsent = INT64_MAX;
@@ -79,21 +179,24 @@ int64_t read_max_positions(const ConfigReader& cfg) {
   return shortest == kAbsent ? 2048 : shortest;
 }
 
-DecoderSpec read_llama_like(const ConfigReader& cfg) {
-  require_silu(cfg);
+DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys) {
   DecoderSpec s;
   s.architecture = cfg.architecture();
-  s.hidden_size = read_size(cfg, "hidden_size", kLargestSize);
-  s.intermediate_size = read_size(cfg, "intermediate_size", kLargestSize);
-  s.num_layers = read_size(cfg, "num_hidden_layers", kMostLayers);
-  s.vocab_size = read_size(cfg, "vocab_size", kLargestVocab);
-  read_heads(cfg, s);
-  s.norm_eps = read_norm_eps(cfg);
+  s.hidden_size = read_size(cfg, keys.hidden_size);
+  s.intermediate_size = read_intermediate_size(cfg, keys, s.hidden_size);
+  s.num_layers = read_size(cfg, keys.num_layers, kMostLayers);
+  s.vocab_size = read_size(cfg, keys.vocab_size, kLargestVocab);
+  s.layers.resize(static_cast<size_t>(s.num_layers));
+  read_heads(cfg, keys, s);
+  s.attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
+  s.norm_eps = read_factor(cfg, keys.norm_eps, keys.default_norm_eps);
+  s.activation = activation_from_name(cfg, keys.activation,
+                                      cfg.get(keys.activation, std::string(keys.default_activation).c_str()));
   s.qkv_bias = s.o_bias = cfg.get("attention_bias", false);
   s.mlp_bias = cfg.get("mlp_bias", false);
   s.tied_embedding = cfg.get("tie_word_embeddings", false);
   const int64_t config_max_positions = read_max_positions(cfg);
-  s.rope = read_rope(cfg, s.head_dim, config_max_positions);
+  s.rope = read_rope(cfg, s.head_dim, config_max_positions, keys.rope_layer_kind, keys.default_rotary_share);
   s.max_positions = scaled_max_positions(s.rope, config_max_positions);
   s.eos_ids = read_eos_ids(cfg);
   return s;

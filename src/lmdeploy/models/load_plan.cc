@@ -12,6 +12,7 @@
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/formats/quote.h"
 #include "lmdeploy/models/decoder_weights.h"
+#include "lmdeploy/models/stored_weight.h"
 
 namespace lmdeploy {
 namespace {
@@ -21,16 +22,23 @@ constexpr std::string_view kLayerMark = "{l}";
 
 bool is_per_layer(const WeightRule& rule) { return rule.name.find(kLayerMark) != std::string_view::npos; }
 
-std::string tensor_name(const WeightRule& rule, int64_t layer) {
+void replace_mark(std::string& name, std::string_view mark, int64_t number) {
+  const size_t at = name.find(mark);
+  if (at != std::string::npos) name.replace(at, mark.size(), cat(number));
+}
+
+std::string tensor_name(const WeightRule& rule, int64_t layer, int64_t index) {
   std::string name(rule.name);
-  const size_t mark = name.find(kLayerMark);
-  if (mark != std::string::npos) name.replace(mark, kLayerMark.size(), cat(layer));
+  replace_mark(name, kLayerMark, layer);
+  for (const std::string_view mark : {"{e}", "{h}", "{g}"}) replace_mark(name, mark, index);
   return name;
 }
 
-Shape wanted_shape(const WeightRule& rule, const DecoderSpec& spec) {
-  if (rule.cols == Dim::kNone) return {size_of(rule.rows, spec)};
-  return {size_of(rule.rows, spec), size_of(rule.cols, spec)};
+bool fits(const TensorInfo& info, const WeightRule& rule, const DecoderSpec& spec) {
+  if (!is_float(info.dtype) && !is_quantized(info.dtype)) return false;
+  const std::vector<Shape> shapes = stored_shapes(rule, spec);
+  if (rule.stored == Stored::kFlat) return info.shape.numel() == shapes[0].numel();
+  return std::find(shapes.begin(), shapes.end(), info.shape) != shapes.end();
 }
 
 /// One group of the message: the first few tensors and how many there are.
@@ -71,13 +79,6 @@ bool is_past_last_layer(std::string_view name, std::string_view layer_prefix, in
   return error == std::errc() && end != name.data() + name.size() && *end == '.' && layer >= num_layers;
 }
 
-// The parts of a slot are listed from 0 up: they are stacked in the order of the table.
-void check_parts(std::span<const WeightRule> rules) {
-  std::array<int, kNumSlots> next{};
-  for (const WeightRule& rule : rules)
-    LMD_CHECK(rule.part == next[static_cast<size_t>(rule.slot)]++, "part out of order: ", rule.name);
-}
-
 class Planner {
  public:
   Planner(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules)
@@ -86,7 +87,6 @@ class Planner {
   }
 
   LoadPlan run() {
-    check_parts(rules_);
     plan_layer(DecoderWeights::kNoLayer);
     for (int64_t layer = 0; layer < spec_.num_layers; ++layer) plan_layer(layer);
     classify_unused();
@@ -96,30 +96,41 @@ class Planner {
 
  private:
   void plan_layer(int64_t layer) {
+    const bool inside = layer != DecoderWeights::kNoLayer;
+    const LayerSpec layer_spec = inside ? spec_.layers[static_cast<size_t>(layer)] : LayerSpec();
     std::array<SlotPlan, kNumSlots> slots;
     for (const WeightRule& rule : rules_) {
-      if (is_per_layer(rule) != (layer != DecoderWeights::kNoLayer)) continue;
-      if (rule.wanted == nullptr || rule.wanted(spec_)) plan_tensor(rule, layer, slots);
+      if (is_per_layer(rule) != inside) continue;
+      if (rule.wanted != nullptr && !rule.wanted(spec_, layer_spec)) continue;
+      SlotPlan& slot = slots[static_cast<size_t>(rule.slot)];
+      // They are stacked in the order of the table.
+      LMD_CHECK(rule.part == static_cast<int>(slot.parts.size()), "part out of order: ", rule.name);
+      slot.slot = rule.slot;
+      slot.layer = layer;
+      slot.parts.push_back(plan_part(rule, layer));
     }
     for (SlotPlan& slot : slots)
-      if (!slot.tensors.empty()) plan_.slots.push_back(std::move(slot));
+      if (!slot.parts.empty()) plan_.slots.push_back(std::move(slot));
   }
 
-  void plan_tensor(const WeightRule& rule, int64_t layer, std::array<SlotPlan, kNumSlots>& slots) {
-    const std::string name = tensor_name(rule, layer);
-    const Shape want = wanted_shape(rule, spec_);
-    const auto found = index_.find(name);
-    if (found == index_.end()) return missing_.add(cat(name, " ", to_string(want)));
-    const TensorInfo& info = checkpoint_.tensors()[found->second];
-    used_[found->second] = true;
-    if (!(info.shape == want) || !(is_float(info.dtype) || is_quantized(info.dtype)))
-      unfit_.add(cat(name, " is ", info.dtype, " ", info.shape, ", expected a float or quantised kind ",
-                     to_string(want)));
-    SlotPlan& slot = slots[static_cast<size_t>(rule.slot)];
-    slot.slot = rule.slot;
-    slot.layer = layer;
-    slot.is_matrix = rule.cols != Dim::kNone;
-    slot.tensors.push_back(found->second);
+  PartPlan plan_part(const WeightRule& rule, int64_t layer) {
+    PartPlan part = {&rule, {}};
+    for (int64_t i = 0; i < num_tensors(rule, spec_); ++i) {
+      const std::string name = tensor_name(rule, layer, i);
+      const std::string want = to_string(stored_shapes(rule, spec_)[0]);
+      const auto found = index_.find(name);
+      if (found == index_.end()) {
+        missing_.add(cat(name, " ", want));
+        continue;
+      }
+      const TensorInfo& info = checkpoint_.tensors()[found->second];
+      used_[found->second] = true;
+      if (!fits(info, rule, spec_))
+        unfit_.add(
+            cat(name, " is ", info.dtype, " ", info.shape, ", expected a float or quantised kind ", want));
+      part.tensors.push_back(found->second);
+    }
+    return part;
   }
 
   // A rule that the spec switches off: a tied head that was written out all the same. A bias does not count:
@@ -173,6 +184,14 @@ class Planner {
 
 LoadPlan plan_load(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules) {
   return Planner(checkpoint, spec, rules).run();
+}
+
+std::span<const WeightRule> choose_rules(const Checkpoint& checkpoint, const ModelFamily& family) {
+  for (const WeightTable& table : family.weights) {
+    const auto is_marker = [&](const TensorInfo& info) { return info.name.ends_with(table.marker); };
+    if (table.marker.empty() || std::ranges::any_of(checkpoint.tensors(), is_marker)) return table.rules;
+  }
+  return family.weights.back().rules;
 }
 
 bool has_tensor_for(const Checkpoint& checkpoint, std::span<const WeightRule> rules, Slot slot) {

@@ -9,12 +9,20 @@
 
 namespace lmdeploy {
 
-/// One slot of one layer and the tensors that fill it.
+/// Tensors of one rule.
+struct PartPlan {
+  const WeightRule* rule = nullptr;
+  std::vector<size_t>
+      tensors;  // indices of the checkpoint; several for a name with an expert or a head in it
+};
+
+/// One slot of one layer and what fills it.
 struct SlotPlan {
   Slot slot = Slot::kEmbed;
-  int64_t layer = 0;  // DecoderWeights::kNoLayer outside the layers
-  bool is_matrix = false;
-  std::vector<size_t> tensors;  // indices of the checkpoint, in the order of their parts
+  int64_t layer = 0;            // DecoderWeights::kNoLayer outside the layers
+  std::vector<PartPlan> parts;  // stacked by rows
+
+  bool is_matrix() const { return parts[0].rule->cols != Dim::kNone; }
 };
 
 struct LoadPlan {
@@ -24,6 +32,9 @@ struct LoadPlan {
 
 /// Throws one Error(kInvalidData) that names all missing, unused and unfit tensors.
 LoadPlan plan_load(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules);
+
+/// The rules of the family's first table whose marker is in the checkpoint; those of the last if none is.
+std::span<const WeightRule> choose_rules(const Checkpoint& checkpoint, const ModelFamily& family);
 
 /// True when the checkpoint has the tensor that fills `slot` outside the layers.
 bool has_tensor_for(const Checkpoint& checkpoint, std::span<const WeightRule> rules, Slot slot);

@@ -1,6 +1,7 @@
 // load_model(): config and overrides to a spec, rules to a plan, tensors to packed weights one slot at a
 // time.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "lmdeploy/models/load_plan.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/models/registry.h"
+#include "lmdeploy/models/stored_weight.h"
 
 namespace lmdeploy {
 namespace {
@@ -92,8 +94,8 @@ std::vector<double> read_rope_factors(const Checkpoint& checkpoint, const Decode
 }
 
 // The flag decides; without an output matrix in the files the embedding serves as one either way.
-void decide_tied(const Checkpoint& checkpoint, const ModelFamily& family, DecoderSpec& spec) {
-  if (spec.tied_embedding || has_tensor_for(checkpoint, family.weights, Slot::kLmHead)) return;
+void decide_tied(const Checkpoint& checkpoint, std::span<const WeightRule> rules, DecoderSpec& spec) {
+  if (spec.tied_embedding || has_tensor_for(checkpoint, rules, Slot::kLmHead)) return;
   LMD_LOG(kInfo, "load ", checkpoint.path(), ": no output matrix, the embedding is used as one");
   spec.tied_embedding = true;
 }
@@ -109,37 +111,57 @@ class WeightReader {
   DecoderWeights read(const LoadPlan& plan, const DecoderSpec& spec) {
     DecoderWeights weights(spec.num_layers);
     report();
-    for (size_t index : plan.ignored) finish(index);
+    count_uses(plan);
+    for (const size_t index : plan.ignored) finish(index);
     for (const SlotPlan& slot : plan.slots) {
-      if (slot.is_matrix)
-        weights.set_matrix(slot.slot, slot.layer, read_matrix(slot));
+      if (slot.is_matrix())
+        read_matrices(slot, spec, weights);
       else
-        weights.set_vector(slot.slot, slot.layer, read_vector(slot));
-      for (size_t index : slot.tensors) finish(index);
+        weights.set_vector(slot.slot, slot.layer, read_vector(slot, spec));
+      for (const PartPlan& part : slot.parts)
+        for (const size_t index : part.tensors)
+          if (--uses_[index] == 0) finish(index);
     }
     if (spec.tied_embedding) weights.share_matrix(Slot::kEmbed, Slot::kLmHead);
     return weights;
   }
 
  private:
-  std::unique_ptr<const PackedWeight> read_matrix(const SlotPlan& slot) const {
-    std::vector<ConstTensorView> parts;
-    for (size_t index : slot.tensors) parts.push_back(checkpoint_.tensor(index));
-    return kernels_.pack_weight(parts);
+  // Two slots may read parts of one tensor.
+  void count_uses(const LoadPlan& plan) {
+    uses_.assign(checkpoint_.tensors().size(), 0);
+    for (const SlotPlan& slot : plan.slots)
+      for (const PartPlan& part : slot.parts)
+        for (const size_t index : part.tensors) ++uses_[index];
   }
 
-  // Stacks the parts as f32.
-  Tensor read_vector(const SlotPlan& slot) const {
-    int64_t size = 0;
-    for (size_t index : slot.tensors) size += checkpoint_.tensors()[index].shape[0];
-    Tensor values(DType::kF32, {size}, kernels_.allocator());
-    float* out = values.span<float>().data();
-    for (size_t index : slot.tensors) {
-      const ConstTensorView part = checkpoint_.tensor(index);
-      dequantize(part.dtype(), part.data(), out, part.cols());
-      out += part.cols();
+  // Matrix by matrix, so that no more than one exists besides its packed form.
+  void read_matrices(const SlotPlan& slot, const DecoderSpec& spec, DecoderWeights& weights) const {
+    const int64_t count = num_matrices(*slot.parts[0].rule, spec);
+    for (int64_t i = 0; i < count; ++i) {
+      std::vector<MatrixPiece> pieces;
+      std::vector<ConstTensorView> views;
+      for (const PartPlan& part : slot.parts) {
+        const bool own_tensor = part.tensors.size() > 1;  // of each expert or head
+        const size_t tensor = part.tensors[own_tensor ? static_cast<size_t>(i) : 0];
+        pieces.push_back(take_matrix(checkpoint_.tensor(tensor), *part.rule, spec, own_tensor ? 0 : i));
+        views.push_back(pieces.back().view);
+      }
+      weights.add_matrix(slot.slot, slot.layer, kernels_.pack_weight(views));
     }
-    return values;
+  }
+
+  Tensor read_vector(const SlotPlan& slot, const DecoderSpec& spec) const {
+    std::vector<float> all;
+    for (const PartPlan& part : slot.parts) {
+      for (const size_t index : part.tensors) {
+        const std::vector<float> values = take_vector(checkpoint_.tensor(index), *part.rule, spec);
+        all.insert(all.end(), values.begin(), values.end());
+      }
+    }
+    Tensor out(DType::kF32, {static_cast<int64_t>(all.size())}, kernels_.allocator());
+    std::memcpy(out.view().data(), all.data(), all.size() * sizeof(float));
+    return out;
   }
 
   void finish(size_t index) {
@@ -154,6 +176,7 @@ class WeightReader {
   const Checkpoint& checkpoint_;
   const Kernels& kernels_;
   const LoadOptions& options_;
+  std::vector<int> uses_;  // of each tensor, still to come
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = 0;
 };
@@ -169,8 +192,9 @@ std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& k
   DecoderSpec spec = family.read_spec(cfg);
   spec.architecture = family.architecture;
   spec.rope.freq_factors = read_rope_factors(checkpoint, spec);
-  decide_tied(checkpoint, family, spec);
-  const LoadPlan plan = plan_load(checkpoint, spec, family.weights);
+  const std::span<const WeightRule> rules = choose_rules(checkpoint, family);
+  decide_tied(checkpoint, rules, spec);
+  const LoadPlan plan = plan_load(checkpoint, spec, rules);
   if (!plan.ignored.empty())
     LMD_LOG(kInfo, "load ", checkpoint.path(), ": ", plan.ignored.size(),
             " tensors are ignored by design, first ", checkpoint.tensors()[plan.ignored[0]].name);

@@ -30,6 +30,26 @@ double dynamic_ntk_theta(const RopeSpec& spec, int64_t rope_length) {
   return spec.theta * std::pow(spec.factor * stretch - (spec.factor - 1), r / (r - 2));
 }
 
+// Lengths beyond the trained one, in doublings: the first version of Qwen (modeling_qwen.py, get_ntk_alpha).
+double qwen_doublings(const RopeSpec& spec, int64_t rope_length) {
+  if (rope_length <= spec.original_max_positions) return 0;
+  return std::ceil(
+      std::log2(static_cast<double>(rope_length) / static_cast<double>(spec.original_max_positions)));
+}
+
+double qwen_ntk_theta(const RopeSpec& spec, int64_t rope_length) {
+  if (rope_length <= spec.original_max_positions) return spec.theta;
+  const double alpha = std::exp2(qwen_doublings(spec, rope_length) + 1) - 1;
+  const auto r = static_cast<double>(spec.rotary_dim);
+  return spec.theta * std::pow(alpha, r / (r - 2));
+}
+
+double theta_of(const RopeSpec& spec, int64_t rope_length) {
+  if (spec.kind == Kind::kDynamicNtk) return dynamic_ntk_theta(spec, rope_length);
+  if (spec.kind == Kind::kQwenNtk) return qwen_ntk_theta(spec, rope_length);
+  return spec.theta;
+}
+
 // Index of the pair that turns `rotations` times within the original length: Peng et al. 2023 (YaRN),
 // section 3.2.
 double yarn_pair(const RopeSpec& spec, double rotations) {
@@ -79,15 +99,14 @@ void divide_by(const std::vector<double>& factors, std::vector<double>& inv_freq
 }  // namespace
 
 RopeTable make_rope_table(const RopeSpec& spec, int64_t rope_length) {
-  const bool dynamic = spec.kind == Kind::kDynamicNtk;
   RopeTable table;
-  table.inv_freq =
-      plain_frequencies(dynamic ? dynamic_ntk_theta(spec, rope_length) : spec.theta, spec.rotary_dim);
+  table.inv_freq = plain_frequencies(theta_of(spec, rope_length), spec.rotary_dim);
   const bool is_long = rope_length > spec.original_max_positions;
   switch (spec.kind) {
     case Kind::kNone:
     case Kind::kDefault:
     case Kind::kDynamicNtk:
+    case Kind::kQwenNtk:
       break;
     case Kind::kLinear:
       for (double& inv : table.inv_freq) inv /= spec.factor;
@@ -110,6 +129,8 @@ RopeTable make_rope_table(const RopeSpec& spec, int64_t rope_length) {
 
 int64_t rope_table_key(const RopeSpec& spec, int64_t rope_length) {
   if (spec.kind == Kind::kDynamicNtk) return std::max(rope_length, spec.original_max_positions);
+  if (spec.kind == Kind::kQwenNtk)
+    return spec.original_max_positions << static_cast<int>(qwen_doublings(spec, rope_length));
   if (spec.kind == Kind::kLongRope)
     return spec.original_max_positions + (rope_length > spec.original_max_positions ? 1 : 0);
   return 0;

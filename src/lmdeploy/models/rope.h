@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lmdeploy/models/decoder_spec.h"
@@ -14,7 +15,15 @@ class ConfigReader;
 /// `rope_theta`, or `rope_parameters` {rope_type, rope_theta, ...}; a `rope_scaling` that is there wins.
 /// `config_max_positions` stands in for a missing original_max_position_embeddings. Throws Error:
 /// kUnsupported naming an unknown kind, kInvalidData naming a key that is missing or out of range.
-RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions);
+///
+/// The newest configs of models whose layers turn differently hold one object for each kind of layer
+/// ("full_attention", "sliding_attention"): `layer_kind` says which to read; "" refuses them.
+RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions,
+                   std::string_view layer_kind = "", double default_rotary_share = 1);
+
+/// YaRN's factor for all dimensions, `mscale_all_dim` of the scaling object: DeepSeek's softmax scale has its
+/// square.
+double yarn_mscale_of_all(const ConfigReader& cfg, const RopeSpec& spec);
 
 /// The longest sequence that the scaled model is meant for. linear, dynamic: config length * factor; yarn:
 /// original length * factor; the others write the scaled length into the config themselves.

@@ -41,13 +41,18 @@ Kind kind_from_name(const std::string& name, const std::string& where) {
 /// The places where a rope key may stand, nearest first.
 class RopeKeys {
  public:
-  explicit RopeKeys(const ConfigReader& cfg) : cfg_(cfg) {
+  RopeKeys(const ConfigReader& cfg, std::string_view layer_kind) : cfg_(cfg) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
       if (!cfg.has(key)) continue;
       const Json& value = *cfg.find(key);
       if (value.is_object() && value.get_object().empty()) continue;
+      const ConfigReader object = cfg.object(key);
+      if (!layer_kind.empty() && object.has(layer_kind)) {
+        objects_.push_back(object.object(layer_kind));
+        continue;
+      }
       refuse_per_layer_kinds(value, key);
-      objects_.push_back(cfg.object(key));
+      objects_.push_back(object);
     }
   }
 
@@ -191,8 +196,9 @@ void read_longrope(const RopeKeys& keys, int64_t max_positions, RopeSpec& spec) 
   spec.long_attention_factor = scaling.has("long_mscale") ? require_positive(scaling, "long_mscale") : both;
 }
 
-int64_t read_rotary_dim(const RopeKeys& keys, int64_t head_dim, const std::string& where) {
-  const double share = keys.number({"partial_rotary_factor", "rotary_pct"}, 1.0);
+int64_t read_rotary_dim(const RopeKeys& keys, int64_t head_dim, double default_share,
+                        const std::string& where) {
+  const double share = keys.number({"partial_rotary_factor", "rotary_pct"}, default_share);
   const double size = static_cast<double>(head_dim) * share;
   if (!(share > 0) || share > 1 || size < 2 || static_cast<int64_t>(size) % 2 != 0)
     throw Error(ErrorCode::kInvalidData,
@@ -203,15 +209,21 @@ int64_t read_rotary_dim(const RopeKeys& keys, int64_t head_dim, const std::strin
 
 }  // namespace
 
-RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions) {
-  const RopeKeys keys(cfg);
+double yarn_mscale_of_all(const ConfigReader& cfg, const RopeSpec& spec) {
+  const RopeKeys keys(cfg, "");
+  return yarn_mscale(spec.factor, keys.scaling()->get("mscale_all_dim", 0.0));
+}
+
+RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions,
+                   std::string_view layer_kind, double default_rotary_share) {
+  const RopeKeys keys(cfg, layer_kind);
   const int64_t max_positions = cfg.get("max_position_embeddings", config_max_positions);
   RopeSpec spec;
   spec.theta = keys.number({"rope_theta", "rotary_emb_base"}, spec.theta);
   if (!(spec.theta > 1) || !std::isfinite(spec.theta))
     throw Error(ErrorCode::kInvalidData,
                 cat(cfg.where(), ": rope_theta is ", spec.theta, ", expected a number above 1"));
-  spec.rotary_dim = read_rotary_dim(keys, head_dim, cfg.where());
+  spec.rotary_dim = read_rotary_dim(keys, head_dim, default_rotary_share, cfg.where());
   spec.interleaved = cfg.get("rope_interleaved", false);
   spec.original_max_positions = max_positions;
   if (keys.scaling() == nullptr) return spec;

@@ -5,20 +5,52 @@
 
 namespace lmdeploy {
 
-int64_t size_of(Dim dim, const DecoderSpec& spec) {
+int64_t size_of(Dim dim, const DecoderSpec& s) {
   switch (dim) {
     case Dim::kNone:
       break;
+    case Dim::kOne:
+      return 1;
     case Dim::kVocab:
-      return spec.vocab_size;
+      return s.vocab_size;
+    case Dim::kPositions:
+      return s.max_positions;
     case Dim::kHidden:
-      return spec.hidden_size;
+      return s.hidden_size;
+    case Dim::kHeads:
+      return s.num_heads;
+    case Dim::kHeadDim:
+      return s.head_dim;
     case Dim::kQ:
-      return spec.q_size();
+      return s.q_size();
     case Dim::kKv:
-      return spec.kv_size();
+      return s.kv_size();
+    case Dim::kQkv:
+      return s.q_size() + 2 * s.kv_size();
     case Dim::kInner:
-      return spec.intermediate_size;
+      return s.intermediate_size;
+    case Dim::kGateUp:
+      return 2 * s.intermediate_size;
+    case Dim::kQRank:
+      return s.latent.q_rank;
+    case Dim::kLatentQ:
+      return s.num_heads * (s.latent.nope_dim + s.latent.rope_dim);
+    case Dim::kLatentKv:
+      return s.latent.kv_rank + s.latent.rope_dim;
+    case Dim::kKvRank:
+      return s.latent.kv_rank;
+    case Dim::kLatentKeysValues:
+      return s.num_heads * (s.latent.nope_dim + s.latent.value_dim);
+    case Dim::kLatentOut:
+      return s.num_heads * s.latent.value_dim;
+    case Dim::kExperts:
+      return s.experts.num_experts;
+    case Dim::kExpertInner:
+      return s.experts.inner_size;
+    case Dim::kExpertGateUp:
+      return 2 * s.experts.inner_size;
+    case Dim::kSharedInner:
+      return s.experts.shared_inner_size;
   }
   LMD_CHECK(false, "no size for dim ", static_cast<int>(dim));
 }

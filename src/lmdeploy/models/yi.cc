@@ -8,10 +8,17 @@
 namespace lmdeploy {
 namespace {
 
-constexpr auto kWeights = llama_rules("model.layers.{l}.ln1.weight", "model.layers.{l}.ln2.weight");
+constexpr std::array kNorms = {
+    WeightRule{Slot::kAttentionNorm, "model.layers.{l}.ln1.weight", Dim::kHidden},
+    WeightRule{Slot::kMlpNorm, "model.layers.{l}.ln2.weight", Dim::kHidden},
+};
+constexpr auto kRules = join(llama::kEnds, kNorms, llama::kAttention, llama::kMlp);
+constexpr WeightTable kWeights[] = {{"", kRules}};
+
+DecoderSpec read_spec(const ConfigReader& cfg) { return read_llama_like(cfg); }
 
 }  // namespace
 
-const ModelFamily kYi = {"YiForCausalLM", read_llama_like, kWeights, make_decoder};
+const ModelFamily kYi = {"YiForCausalLM", read_spec, kWeights, make_decoder};
 
 }  // namespace lmdeploy

@@ -76,6 +76,7 @@ class CpuKernels final : public Kernels {
                         ConstTensorView expert_start, std::optional<ConstTensorView> bias) const override;
   void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
                           ConstTensorView pair_rows) const override;
+  void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
   /// body(worker, begin, end) on pieces of [0, count), dealt dynamically to the threads; at least `grain`

@@ -92,6 +92,11 @@ void CpuKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTenso
   });
 }
 
+void CpuKernels::do_copy(TensorView out, ConstTensorView x) const {
+  const auto bytes = static_cast<size_t>(row_bytes(x.dtype(), x.cols()));
+  for_rows(out.rows(), out.cols(), [&](int64_t t) { std::memcpy(out.row_data(t), x.row_data(t), bytes); });
+}
+
 void CpuKernels::do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const {
   checks::index_values("gather_rows", "rows", rows, x.rows());
   const auto bytes = static_cast<size_t>(row_bytes(x.dtype(), x.cols()));

@@ -55,6 +55,10 @@ void RefKernels::do_add(TensorView out, ConstTensorView a, ConstTensorView b) co
   for_elements(out, [&](int64_t t, int64_t i) { return a.at(t, i) + b.at(t, i); });
 }
 
+void RefKernels::do_copy(TensorView out, ConstTensorView x) const {
+  for_elements(out, [&](int64_t t, int64_t i) { return x.at(t, i); });
+}
+
 void RefKernels::do_scale(TensorView x, float factor) const {
   for_elements(x, [&](int64_t t, int64_t i) { return x.at(t, i) * factor; });
 }

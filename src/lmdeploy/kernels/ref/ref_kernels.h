@@ -67,6 +67,7 @@ class RefKernels final : public Kernels {
                         ConstTensorView expert_start, std::optional<ConstTensorView> bias) const override;
   void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
                           ConstTensorView pair_rows) const override;
+  void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
   /// body(r) for each r in [0, rows), in parallel.

@@ -11,15 +11,24 @@ struct Sequence {
   int64_t rows;  // of this step
 };
 
+enum class Alibi { kNone, kF32, kBf16 };
+
 struct AttentionCase {
-  const char* name;
+  std::string name;
   std::vector<Sequence> sequences;
   int64_t num_heads = 2;
   int64_t num_kv_heads = 1;
   int64_t head_dim = 16;
   int64_t block_len = 16;
   int64_t padding = 0;  // between rows of q and out
+  int64_t latent_dim = 0;
+  int64_t window = 0;
+  float soft_cap = 0;
+  bool sinks = false;
+  Alibi alibi = Alibi::kNone;
   uint64_t seed = 1;
+
+  int64_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
 };
 
 int64_t blocks_for(int64_t tokens, int64_t block_len) { return (tokens + block_len - 1) / block_len; }
@@ -33,7 +42,8 @@ class Cache {
                     .num_layers = 2,
                     .num_kv_heads = c.num_kv_heads,
                     .head_dim = c.head_dim,
-                    .block_len = c.block_len};
+                    .block_len = c.block_len,
+                    .latent_dim = c.latent_dim};
     int64_t most = 1;
     for (const Sequence& s : c.sequences) {
       view_.num_blocks += blocks_for(s.kv_len, c.block_len);
@@ -78,9 +88,13 @@ struct Problem {
   AttentionCase c;
   Cache cache;
   std::vector<TestTensor> q;  // one per sequence: the rows of all its kv_len tokens
+  Tensor sinks, slopes;       // [num_heads]
 
-  Problem(const AttentionCase& with, DType dtype) : c(with), cache(with, dtype) {
+  Problem(const AttentionCase& with, DType dtype)
+      : c(with), cache(with, dtype), sinks(DType::kF32, {c.num_heads}), slopes(DType::kF32, {c.num_heads}) {
     Rng rng(c.seed);
+    for (float& sink : sinks.span<float>()) sink = static_cast<float>(random_value(rng, Fill::kOrdinary));
+    for (float& slope : slopes.span<float>()) slope = static_cast<float>(std::exp2(-1 - 7 * rng.uniform()));
     for (size_t s = 0; s < c.sequences.size(); ++s) {
       const int64_t tokens = c.sequences[s].kv_len;
       q.push_back(random_tensor(rng, DType::kF32, tokens, c.num_heads * c.head_dim));
@@ -93,10 +107,19 @@ struct Problem {
   }
 
   AttentionOptions options() const {
-    return {.scale = 1 / std::sqrt(static_cast<float>(c.head_dim)), .layer = 1, .num_heads = c.num_heads};
+    AttentionOptions o = {.scale = 1 / std::sqrt(static_cast<float>(c.head_dim)),
+                          .layer = 1,
+                          .num_heads = c.num_heads,
+                          .window = c.window,
+                          .soft_cap = c.soft_cap,
+                          .alibi_in_bf16 = c.alibi == Alibi::kBf16};
+    if (c.sinks) o.sinks = sinks;
+    if (c.alibi != Alibi::kNone) o.alibi_slopes = slopes;
+    return o;
   }
 
-  // The given sequences as one step, each with its last `rows` of its first `kv_len` tokens.
+  // The given sequences as one step, each with its last `rows` of its first `kv_len` tokens. Blocks that have
+  // left the window have ids of nothing.
   TestTensor run(const Kernels& kernels, DType out_dtype, const std::vector<size_t>& which,
                  const std::vector<Sequence>& lengths) const {
     std::vector<int64_t> start = {0}, kv_len;
@@ -106,7 +129,7 @@ struct Problem {
     }
     const int64_t cols = c.num_heads * c.head_dim;
     TestTensor rows(DType::kF32, start.back(), cols, c.padding),
-        out(out_dtype, start.back(), cols, c.padding);
+        out(out_dtype, start.back(), c.num_heads * c.value_dim(), c.padding);
     const Tensor table(DType::kI32, {static_cast<int64_t>(which.size()), cache.table().cols()});
     for (size_t i = 0; i < which.size(); ++i) {
       for (int64_t r = 0; r < lengths[i].rows; ++r)
@@ -116,6 +139,9 @@ struct Problem {
       std::memcpy(table.view().row_data(static_cast<int64_t>(i)),
                   cache.table().row_data(static_cast<int64_t>(which[i])),
                   static_cast<size_t>(table.dim(1)) * 4);
+      const int64_t gone = c.window == 0 ? 0 : lengths[i].kv_len - lengths[i].rows + 1 - c.window;
+      std::fill_n(table.view().row<int32_t>(static_cast<int64_t>(i)),
+                  std::max<int64_t>(0, gone) / c.block_len, INT32_MIN);
     }
     const Tensor query_start = index_tensor(DType::kI32, start), lens = index_tensor(DType::kI32, kv_len);
     kernels.attention(out, rows, cache.view(), {query_start, lens, table}, options());
@@ -165,51 +191,177 @@ const AttentionCase kCases[] = {
     {.name = "head_dim_128", .sequences = {{70, 3}}, .num_heads = 4, .num_kv_heads = 2, .head_dim = 128},
 };
 
+// Each option alone, at the borders of tiles (64 keys) and spans (512), then together.
+const AttentionCase kOptionCases[] = {
+    {.name = "window_1", .sequences = {{70, 70}, {9, 1}}, .window = 1},
+    {.name = "window_2_blocks_of_1", .sequences = {{67, 20}}, .num_heads = 5, .block_len = 1, .window = 2},
+    {.name = "window_63", .sequences = {{200, 40}}, .block_len = 7, .window = 63},
+    {.name = "window_64", .sequences = {{200, 40}, {64, 1}, {65, 1}}, .num_heads = 4, .window = 64},
+    {.name = "window_65", .sequences = {{200, 40}, {65, 2}}, .block_len = 64, .window = 65},
+    {.name = "window_511", .sequences = {{1100, 3}}, .block_len = 64, .window = 511},
+    {.name = "window_512", .sequences = {{1024, 2}, {1025, 1}}, .window = 512},
+    {.name = "window_513", .sequences = {{1030, 17}}, .num_heads = 1, .block_len = 64, .window = 513},
+    {.name = "window_of_prefill",
+     .sequences = {{300, 300}},
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .window = 100},
+    {.name = "window_above_kv_len", .sequences = {{40, 40}}, .window = 1000},
+    {.name = "soft_cap", .sequences = {{130, 5}}, .soft_cap = 4},
+    {.name = "soft_cap_of_gemma2", .sequences = {{70, 3}}, .head_dim = 256, .soft_cap = 50},
+    {.name = "sinks", .sequences = {{65, 65}, {520, 1}}, .num_heads = 6, .num_kv_heads = 2, .sinks = true},
+    {.name = "alibi",
+     .sequences = {{513, 3}, {20, 20}},
+     .num_heads = 3,
+     .num_kv_heads = 3,
+     .alibi = Alibi::kF32},
+    {.name = "alibi_in_bf16", .sequences = {{700, 3}, {20, 20}}, .num_heads = 3, .alibi = Alibi::kBf16},
+    {.name = "latent", .sequences = {{70, 5}}, .num_heads = 3, .head_dim = 40, .latent_dim = 24},
+    {.name = "latent_odd",
+     .sequences = {{70, 5}},
+     .num_heads = 13,
+     .head_dim = 19,
+     .block_len = 5,
+     .latent_dim = 7},
+    {.name = "latent_of_deepseek",
+     .sequences = {{66, 2}},
+     .num_heads = 16,
+     .head_dim = 576,
+     .block_len = 64,
+     .latent_dim = 512},
+    {.name = "gpt_oss",
+     .sequences = {{300, 3}},
+     .num_heads = 16,
+     .num_kv_heads = 2,
+     .head_dim = 64,
+     .block_len = 64,
+     .window = 128,
+     .sinks = true},
+    {.name = "all_options",
+     .sequences = {{150, 40}, {1, 1}, {600, 2}},
+     .num_heads = 14,
+     .num_kv_heads = 2,
+     .block_len = 7,
+     .padding = 3,
+     .window = 70,
+     .soft_cap = 10,
+     .sinks = true,
+     .alibi = Alibi::kF32},
+    {.name = "all_options_latent",
+     .sequences = {{150, 30}, {1, 1}, {1040, 2}},
+     .num_heads = 5,
+     .head_dim = 24,
+     .latent_dim = 17,
+     .window = 520,
+     .soft_cap = 10,
+     .sinks = true,
+     .alibi = Alibi::kBf16},
+};
+
+std::vector<AttentionCase> shape_cases() {
+  std::vector<AttentionCase> cases;
+  for (const int64_t head_dim : {64, 80, 96, 112, 128, 192, 256, 576})
+    cases.push_back(
+        {.name = cat("head_dim_", head_dim), .sequences = {{66, 3}}, .head_dim = head_dim, .block_len = 64});
+  for (int64_t group = 1; group <= 16; ++group)
+    cases.push_back({.name = cat("group_", group),
+                     .sequences = {{90, 9}},
+                     .num_heads = 2 * group,
+                     .num_kv_heads = 2,
+                     .head_dim = 8,
+                     .window = 33,
+                     .sinks = true});
+  return cases;
+}
+
 class AttentionTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType, AttentionCase>> {};
 
 // Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two
-// roundings a term, sqrt rule), scaled; its error, and that of exp, is relative in the weight, and the
-// weighted sum and the sum of weights have n terms each.
+// roundings a term, sqrt rule), scaled; a soft cap never makes its error larger and adds that of tanh, ALiBi
+// adds two roundings of its bias and one of the sum. The score's error, and that of exp, is relative in the
+// weight, and the weighted sum and the sum of weights have n terms each.
+double attention_bound(const AttentionCase& c) {
+  const double d = static_cast<double>(c.head_dim);
+  int64_t keys = 1;
+  for (const Sequence& s : c.sequences) keys = std::max(keys, s.kv_len);
+  double score = 9 * d / std::sqrt(d) * (2 * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
+  if (c.alibi != Alibi::kNone) {
+    const double steepest = 0.5 / (c.alibi == Alibi::kBf16 ? std::sqrt(d) : 1);
+    score += 3 * steepest * static_cast<double>(keys) + 9 * std::sqrt(d);
+  }
+  return 3 * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
+}
+
 TEST_P(AttentionTest, MatchesReference) {
   const auto& [isa, dtype, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
   const Problem problem(c, dtype);
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
   const TestTensor got = problem.run_all(cpu_kernels(isa), DType::kF32);
-  const double d = static_cast<double>(c.head_dim);
-  const double score = 9 * d / std::sqrt(d) * (2 * std::sqrt(d) + 4);
-  int64_t keys = 1;
-  for (const Sequence& s : c.sequences) keys = std::max(keys, s.kv_len);
-  const double limit = 3 * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
-  expect_close(got, want, [&](int64_t, int64_t, double) { return limit; });
+  expect_close(got, want, [&](int64_t, int64_t, double) { return attention_bound(c); });
 }
 
+std::string case_name(const ::testing::TestParamInfo<std::tuple<CpuIsa, DType, AttentionCase>>& test) {
+  const AttentionCase& c = std::get<2>(test.param);
+  return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_", c.name, "_seed", c.seed);
+}
+const auto kCacheDtypes = ::testing::Values(DType::kF32, DType::kF16, DType::kBF16);
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas),
-                                            ::testing::Values(DType::kF32, DType::kF16, DType::kBF16),
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas), kCacheDtypes,
                                             ::testing::ValuesIn(kCases)),
-                         [](const auto& test) {
-                           const AttentionCase& c = std::get<2>(test.param);
-                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_", c.name,
-                                      "_seed", c.seed);
-                         });
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Options, AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas), kCacheDtypes,
+                                            ::testing::ValuesIn(kOptionCases)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas), kCacheDtypes,
+                                            ::testing::ValuesIn(shape_cases())),
+                         case_name);
 
-class AttentionIsaTest : public ::testing::TestWithParam<CpuIsa> {
- protected:
-  const AttentionCase case_ = {.name = "equal",
-                               .sequences = {{1060, 1060}, {517, 1}, {60, 60}},
-                               .num_heads = 6,
-                               .num_kv_heads = 2,
-                               .head_dim = 24,
-                               .block_len = 32};
+// Plain attention, windows below and above a span, and everything on a latent cache.
+const AttentionCase kEqualCases[] = {
+    {.name = "plain",
+     .sequences = {{1060, 1060}, {517, 1}, {60, 60}},
+     .num_heads = 6,
+     .num_kv_heads = 2,
+     .head_dim = 24,
+     .block_len = 32},
+    {.name = "window_30",
+     .sequences = {{1060, 1060}, {517, 1}, {60, 60}},
+     .num_heads = 3,
+     .block_len = 16,
+     .window = 30,
+     .sinks = true},
+    {.name = "window_530",
+     .sequences = {{1060, 1060}, {1040, 20}, {531, 1}},
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .block_len = 1,
+     .window = 530,
+     .soft_cap = 10,
+     .alibi = Alibi::kF32},
+    {.name = "latent",
+     .sequences = {{1060, 1060}, {600, 5}, {3, 3}},
+     .num_heads = 5,
+     .head_dim = 24,
+     .block_len = 64,
+     .latent_dim = 17,
+     .window = 600,
+     .soft_cap = 10,
+     .sinks = true,
+     .alibi = Alibi::kBf16},
 };
+
+class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<CpuIsa, AttentionCase>> {};
 
 // The seam's promise: a row's bits depend neither on how its prompt was cut into steps nor on the other
 // sequences.
-TEST_P(AttentionIsaTest, ChunksEqualOneStep) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Problem problem(case_, DType::kF16);
-  const Kernels& kernels = cpu_kernels(GetParam());
+TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const Problem problem(c, DType::kF16);
+  const Kernels& kernels = cpu_kernels(isa);
   const TestTensor whole = problem.run(kernels, DType::kF32, {0}, {{1060, 1060}});
   for (const int64_t chunk : {1, 7, 64, 500, 777}) {
     SCOPED_TRACE(cat("chunks of ", chunk));
@@ -222,28 +374,38 @@ TEST_P(AttentionIsaTest, ChunksEqualOneStep) {
   }
 }
 
-TEST_P(AttentionIsaTest, AloneEqualsBesideOthers) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Problem problem(case_, DType::kBF16);
-  const Kernels& kernels = cpu_kernels(GetParam());
+TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const Problem problem(c, DType::kBF16);
+  const Kernels& kernels = cpu_kernels(isa);
   const TestTensor all = problem.run_all(kernels, DType::kF32);
   int64_t row = 0;
-  for (size_t s = 0; s < case_.sequences.size(); ++s) {
-    const TestTensor alone = problem.run(kernels, DType::kF32, {s}, {case_.sequences[s]});
-    expect_bit_equal(alone.view(), all.view().slice_rows(row, case_.sequences[s].rows));
-    row += case_.sequences[s].rows;
+  for (size_t s = 0; s < c.sequences.size(); ++s) {
+    const TestTensor alone = problem.run(kernels, DType::kF32, {s}, {c.sequences[s]});
+    expect_bit_equal(alone.view(), all.view().slice_rows(row, c.sequences[s].rows));
+    row += c.sequences[s].rows;
   }
 }
 
-TEST_P(AttentionIsaTest, ThreadsDoNotChangeBits) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Problem problem(case_, DType::kF32);
+TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  const Problem problem(c, DType::kF32);
   for (const int num_threads : {1, 16}) {
-    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), GetParam());
+    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), isa);
     expect_bit_equal(problem.run_all(*kernels, DType::kF32).view(),
-                     problem.run_all(cpu_kernels(GetParam()), DType::kF32).view());
+                     problem.run_all(cpu_kernels(isa), DType::kF32).view());
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Cases, AttentionEqualTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kEqualCases)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name);
+                         });
+
+class AttentionIsaTest : public ::testing::TestWithParam<CpuIsa> {};
 
 // A broken model's keys: rows before them are clean, rows after them are NaN, nothing else is touched.
 TEST_P(AttentionIsaTest, NaNAndInfinityDoNotReachEarlierRows) {
@@ -260,6 +422,43 @@ TEST_P(AttentionIsaTest, NaNAndInfinityDoNotReachEarlierRows) {
   expect_bit_equal(got.view().slice_rows(0, 40), want.view().slice_rows(0, 40));
   EXPECT_FALSE(std::isfinite(got.at(40, 0)));
   EXPECT_TRUE(std::isnan(got.at(50, 0)));
+}
+
+// Nor do they reach rows whose window has left them behind.
+TEST_P(AttentionIsaTest, NaNAndInfinityDoNotReachRowsThatDoNotSeeThem) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Kernels& kernels = cpu_kernels(GetParam());
+  const AttentionCase c = {
+      .name = "nan", .sequences = {{80, 80}}, .head_dim = 8, .window = 6, .soft_cap = 10, .sinks = true};
+  const Problem clean(c, DType::kF32), broken(c, DType::kF32);
+  Rng rng(1);
+  const TestTensor k = random_tensor(rng, DType::kF32, 2, 8), v = random_tensor(rng, DType::kF32, 2, 8);
+  for (int64_t d = 0; d < 8; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
+  const Tensor slots = index_tensor(DType::kI64, {broken.cache.slot(0, 12), broken.cache.slot(0, 10)});
+  ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
+  const TestTensor want = clean.run_all(kernels, DType::kF32), got = broken.run_all(kernels, DType::kF32);
+  expect_bit_equal(got.view().slice_rows(0, 10), want.view().slice_rows(0, 10));
+  expect_bit_equal(got.view().slice_rows(18, 62), want.view().slice_rows(18, 62));
+  EXPECT_TRUE(std::isnan(got.at(17, 0)));
+}
+
+// A sink of any size: one far above the scores takes all weight, one far below none.
+TEST_P(AttentionIsaTest, SinksOfAnySize) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Kernels& kernels = cpu_kernels(GetParam());
+  const AttentionCase c = {
+      .name = "sinks", .sequences = {{70, 3}}, .num_heads = 6, .head_dim = 8, .sinks = true};
+  AttentionCase without = c;
+  without.sinks = false;
+  const Problem problem(c, DType::kF32), plain(without, DType::kF32);
+  const float sinks[] = {3e38f, 100, 88.8f, -100, -3e38f, -HUGE_VALF};
+  std::copy(std::begin(sinks), std::end(sinks), problem.sinks.span<float>().begin());
+  const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+  const TestTensor got = problem.run_all(kernels, DType::kF32);
+  expect_close(got, want, [&](int64_t, int64_t, double) { return attention_bound(c); });
+  const TestTensor none = plain.run_all(kernels, DType::kF32);
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.at(2, i), 0);
+  expect_bit_equal(got.view().slice_cols(24, 24), none.view().slice_cols(24, 24));
 }
 
 // A score of -inf is a weight of 0, also when a whole tile of keys has it.
@@ -293,10 +492,15 @@ TEST_P(KvWriteTest, IsBitEqualToReference) {
   const auto& [isa, dtype] = GetParam();
   LMD_REQUIRE_ISA(isa);
   Rng rng(31);
-  for (const int64_t head_dim : {1, 5, 16, 19, 64}) {
-    KvCacheView view = {
-        .layout = {.dtype = dtype, .num_layers = 3, .num_kv_heads = 2, .head_dim = head_dim, .block_len = 5},
-        .num_blocks = 4};
+  for (const auto& [head_dim, latent_dim] :
+       {std::pair{1, 0}, {5, 0}, {16, 0}, {19, 0}, {64, 0}, {19, 7}, {40, 32}}) {
+    KvCacheView view = {.layout = {.dtype = dtype,
+                                   .num_layers = 3,
+                                   .num_kv_heads = 2,
+                                   .head_dim = head_dim,
+                                   .block_len = 5,
+                                   .latent_dim = latent_dim},
+                        .num_blocks = 4};
     const Tensor want(DType::kU8, {4 * view.layout.block_bytes()}),
         got(DType::kU8, {4 * view.layout.block_bytes()});
     std::memset(want.view().data(), 0x5a, want.bytes());
@@ -312,7 +516,8 @@ TEST_P(KvWriteTest, IsBitEqualToReference) {
     ref_kernels().kv_write(view, 1, k, v, slots);
     view.data = got.view().data();
     cpu_kernels(isa).kv_write(view, 1, k, v, slots);
-    EXPECT_EQ(std::memcmp(got.view().data(), want.view().data(), want.bytes()), 0) << "head_dim " << head_dim;
+    EXPECT_EQ(std::memcmp(got.view().data(), want.view().data(), want.bytes()), 0)
+        << "head_dim " << head_dim << ", latent_dim " << latent_dim;
   }
 }
 
@@ -342,6 +547,52 @@ TEST(RefAttention, TwoTokensTwoHeads) {
   EXPECT_NEAR(out.at(0, 0), 10, 1e-12);                  // sees itself only
   EXPECT_NEAR(out.at(1, 0), 15, 1e-12);                  // equal scores
   EXPECT_NEAR(out.at(1, 1), (10 + 3 * 20) / 4.0, 1e-9);  // weights 3^1 : 3^2
+}
+
+// The reference against hand-made softmaxes: one head over three keys of scores 1, 2 and 3, whose values are
+// 10, 20 and 30.
+TEST(RefAttention, EachOptionByHand) {
+  KvCacheView view = {
+      .layout = {.dtype = DType::kF64, .num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .block_len = 4},
+      .num_blocks = 1};
+  const Tensor memory(DType::kF64, {view.layout.block_elements()});
+  view.data = memory.view().data();
+  const TestTensor k(DType::kF64, 3, 1), v(DType::kF64, 3, 1), q(DType::kF64, 1, 1);
+  for (int64_t t = 0; t < 3; ++t) {
+    k.view().set(t, 0, static_cast<double>(t + 1));
+    v.view().set(t, 0, static_cast<double>(10 * (t + 1)));
+  }
+  q.view().set(0, 0, 2);  // times the scale of 1/2
+  ref_kernels().kv_write(view, 0, k, v, index_tensor(DType::kI64, {0, 1, 2}));
+  const Tensor start = index_tensor(DType::kI32, {0, 1}), kv_len = index_tensor(DType::kI32, {3});
+  const Tensor table = index_tensor(DType::kI32, {0});
+  const ConstTensorView blocks(table.view().data(), DType::kI32, {1, 1});
+  const auto attend = [&](AttentionOptions options) {
+    const TestTensor out(DType::kF64, 1, 1);
+    options.scale = 0.5;
+    options.num_heads = 1;
+    ref_kernels().attention(out, q, view, {start, kv_len, blocks}, options);
+    return out.at(0, 0);
+  };
+  const auto weighted = [](double a, double b, double c, double sink = 0) {
+    return (10 * a + 20 * b + 30 * c) / (a + b + c + sink);
+  };
+  Tensor one(DType::kF32, {1});
+  const double e = std::exp(1.0);
+  EXPECT_NEAR(attend({}), weighted(e, e * e, e * e * e), 1e-12);
+  EXPECT_NEAR(attend({.window = 2}), weighted(0, 1, e), 1e-12);
+  EXPECT_NEAR(attend({.window = 1}), 30, 1e-12);
+  const auto capped = [](double s) { return std::exp(2 * std::tanh(s / 2)); };
+  EXPECT_NEAR(attend({.soft_cap = 2}), weighted(capped(1), capped(2), capped(3)), 1e-12);
+  one.span<float>()[0] = 4;
+  EXPECT_NEAR(attend({.sinks = one}), weighted(e, e * e, e * e * e, e * e * e * e), 1e-12);
+  one.span<float>()[0] = 0.5;  // scores 0, 1.5, 3
+  EXPECT_NEAR(attend({.alibi_slopes = one}), weighted(1, std::exp(1.5), std::exp(3.0)), 1e-12);
+  one.span<float>()[0] = 1.003f;  // 1 in bf16: scores 1, 2.5, 4
+  EXPECT_NEAR(attend({.alibi_slopes = one, .alibi_in_bf16 = true}), weighted(1, std::exp(1.5), std::exp(3.0)),
+              1e-12);
+  view.layout.latent_dim = 1;  // values are the keys
+  EXPECT_NEAR(attend({}), weighted(e, e * e, e * e * e) / 10, 1e-12);
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ struct AttentionOptions {
   /// [num_heads] f32: slope * (j - p) is added to the score of key j for the row at position p (ALiBi; Press
   /// et al. 2021), after the soft cap.
   std::optional<ConstTensorView> alibi_slopes = std::nullopt;
-  /// Falcon's ALiBi: scale * bf16(bf16(slope) * j) is added instead.
+  /// Falcon's ALiBi: scale * bf16(bf16(slope) * bf16(j)) is added instead.
   bool alibi_in_bf16 = false;
 };
 

@@ -2,6 +2,7 @@
 // too few tasks for the threads, by spans of keys too. Spans are counted from key 0 and merged in order in
 // both cases: a row's result is the same however the work was cut.
 #include <algorithm>
+#include <cmath>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/checks.h"
@@ -21,7 +22,9 @@ struct State {
   float* values;  // [queries][value_stride]
 
   State(float* memory, int64_t queries) : max(memory), sum(memory + queries), values(sum + queries) {}
-  static int64_t floats(int64_t queries, int64_t head_dim) { return queries * (2 + value_stride(head_dim)); }
+  static int64_t floats(int64_t queries, int64_t value_dim) {
+    return queries * (2 + value_stride(value_dim));
+  }
 };
 
 /// The arguments of one call.
@@ -34,10 +37,12 @@ struct AttentionCall {
   const AttentionOptions& options;
 
   int64_t head_dim() const { return cache.layout.head_dim; }
+  int64_t value_dim() const { return cache.layout.value_dim(); }
   int64_t group() const { return options.num_heads / cache.layout.num_kv_heads; }
+  int64_t window() const { return options.window > 0 ? options.window : INT64_MAX; }
   int64_t rows_per_task() const { return std::max<int64_t>(1, kTaskQueries / group()); }
   int64_t queries(const AttentionTask& task) const { return task.num_rows * group(); }
-  int64_t state_floats() const { return State::floats(rows_per_task() * group(), head_dim()); }
+  int64_t state_floats() const { return State::floats(rows_per_task() * group(), value_dim()); }
   /// Memory of a thread: packed queries, scratch of the span kernel, then two states.
   int64_t query_floats() const { return rows_per_task() * group() * head_dim(); }
   int64_t thread_floats() const {
@@ -60,12 +65,14 @@ void AttentionCall::plan(std::vector<AttentionTask>& tasks) const {
     const int64_t end = query_start[s + 1];
     for (int64_t head = 0; head < cache.layout.num_kv_heads; ++head) {
       for (int64_t row = query_start[s]; row < end; row += rows_per_task()) {
+        const int64_t keys = batch.kv_len.row<int32_t>(0)[s] - (end - row) + 1;
         tasks.push_back({.sequence = s,
                          .kv_head = head,
                          .first_row = row,
                          .num_rows = std::min(rows_per_task(), end - row),
-                         .first_keys = batch.kv_len.row<int32_t>(0)[s] - (end - row) + 1,
-                         .first_span = spans});
+                         .first_keys = keys,
+                         .first_key = std::max<int64_t>(0, keys - window()),
+                         .spans_before = spans});
         spans += tasks.back().num_spans();
       }
     }
@@ -76,46 +83,66 @@ void AttentionCall::run_span(const AttentionTask& task, int64_t span, const Stat
                              float* thread_memory) const {
   const KvLayout& l = cache.layout;
   const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
-  const std::byte* k = cache.data + (options.layer * 2 * l.num_kv_heads + task.kv_head) * head_bytes;
+  const std::byte* k =
+      cache.data + options.layer * row_bytes(l.dtype, l.layer_elements()) + task.kv_head * head_bytes;
   const float* first_q = q.row<float>(task.first_row) + task.kv_head * group() * head_dim();
   ops.pack_queries(thread_memory, first_q, q.row_stride_bytes() / static_cast<int64_t>(sizeof(float)),
                    group(), queries(task), head_dim());
   ops.attention_span({.kind = kind_of(l.dtype),
                       .k = k,
-                      .v = k + l.num_kv_heads * head_bytes,
+                      .v = l.latent_dim > 0 ? k : k + l.num_kv_heads * head_bytes,
                       .block_bytes = l.block_bytes(),
                       .block_table = batch.block_table.row<int32_t>(task.sequence),
                       .block_len = l.block_len,
                       .head_dim = head_dim(),
-                      .first_key = span * kSpanKeys,
-                      .end_key = std::min((span + 1) * kSpanKeys, task.first_keys + task.num_rows - 1),
+                      .value_dim = value_dim(),
+                      .first_key = std::max(span * kSpanKeys, task.first_key),
+                      .end_key = std::min((span + 1) * kSpanKeys, task.end_key()),
                       .num_queries = queries(task),
                       .q = thread_memory,
                       .group = group(),
                       .first_keys = task.first_keys,
+                      .window = window(),
                       .scale = options.scale,
+                      .soft_cap = options.soft_cap,
+                      .alibi_slopes = options.alibi_slopes
+                                          ? options.alibi_slopes->row<float>(0) + task.kv_head * group()
+                                          : nullptr,
+                      .alibi_in_bf16 = options.alibi_in_bf16,
                       .max = state.max,
                       .sum = state.sum,
                       .values = state.values,
                       .scratch = thread_memory + query_floats()});
 }
 
+// A row's first span is taken over, not merged: the bits must not depend on where its task began.
 void AttentionCall::merge(const AttentionTask& task, int64_t span, const State& total,
                           const State& other) const {
-  const int64_t stride = value_stride(head_dim());
+  const int64_t stride = value_stride(value_dim());
   for (int64_t i = 0; i < queries(task); ++i) {
-    if (task.first_keys + i / group() <= span * kSpanKeys) continue;  // sees nothing of this span
-    ops.merge_spans(total.max + i, total.sum + i, total.values + i * stride, other.max[i], other.sum[i],
-                    other.values + i * stride, head_dim());
+    const int64_t end = task.first_keys + i / group();
+    const int64_t row_first_span = std::max<int64_t>(0, end - window()) / kSpanKeys;
+    if (end <= span * kSpanKeys || span < row_first_span) continue;  // sees nothing of this span
+    float* values = total.values + i * stride;
+    const float* other_values = other.values + i * stride;
+    if (span == row_first_span) {
+      total.max[i] = other.max[i];
+      total.sum[i] = other.sum[i];
+      std::copy_n(other_values, stride, values);
+      continue;
+    }
+    ops.merge_spans(total.max + i, total.sum + i, values, other.max[i], other.sum[i], other_values,
+                    value_dim());
   }
 }
 
 void AttentionCall::finish(const AttentionTask& task, const State& state) const {
   for (int64_t i = 0; i < queries(task); ++i) {
-    float* row = out.row<float>(task.first_row + i / group());
     const int64_t head = task.kv_head * group() + i % group();
-    ops.finish_row(row + head * head_dim(), state.values + i * value_stride(head_dim()), state.sum[i],
-                   head_dim());
+    const float sink = options.sinks ? options.sinks->row<float>(0)[head] : -HUGE_VALF;
+    ops.finish_row(out.row<float>(task.first_row + i / group()) + head * value_dim(),
+                   state.values + i * value_stride(value_dim()), state.max[i], state.sum[i], sink,
+                   value_dim());
   }
 }
 
@@ -123,8 +150,8 @@ void AttentionCall::run_task(const AttentionTask& task, float* thread_memory) co
   float* states = thread_memory + query_floats() + attention_scratch(head_dim());
   const State total(states, queries(task));
   const State other(states + state_floats(), queries(task));
-  run_span(task, 0, total, thread_memory);
-  for (int64_t span = 1; span < task.num_spans(); ++span) {
+  run_span(task, task.first_span(), total, thread_memory);
+  for (int64_t span = task.first_span() + 1; span < task.end_span(); ++span) {
     run_span(task, span, other, thread_memory);
     merge(task, span, total, other);
   }
@@ -136,9 +163,6 @@ void AttentionCall::run_task(const AttentionTask& task, float* thread_memory) co
 void CpuKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache,
                               const AttentionBatch& batch, const AttentionOptions& options) const {
   checks::attention_values(cache, batch, q.rows(), options.window);
-  if (options.window > 0 || options.soft_cap > 0 || options.sinks || options.alibi_slopes ||
-      cache.layout.latent_dim > 0)
-    throw Error(ErrorCode::kUnsupported, "attention: an option that the CPU back end does not have yet");
   const AttentionCall call = {ops_, out, q, cache, batch, options};
   std::vector<AttentionTask>& tasks = attention_tasks_;
   call.plan(tasks);
@@ -146,7 +170,7 @@ void CpuKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheVi
   const auto memory = [&](int worker) {
     return thread_scratch_[static_cast<size_t>(worker)].floats(call.thread_floats());
   };
-  const int64_t num_spans = tasks.back().first_span + tasks.back().num_spans();
+  const int64_t num_spans = tasks.back().spans_before + tasks.back().num_spans();
   if (num_tasks >= 4 * threads_->num_threads() || num_spans == num_tasks) {
     for_pieces(num_tasks, 1, [&](int worker, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) call.run_task(tasks[static_cast<size_t>(i)], memory(worker));
@@ -154,23 +178,25 @@ void CpuKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheVi
     return;
   }
   float* states = shared_scratch_.floats(num_spans * call.state_floats());
-  const auto state = [&](const AttentionTask& task, int64_t span) {
-    return State(states + (task.first_span + span) * call.state_floats(), call.queries(task));
+  // The state of the i-th span of a task.
+  const auto state = [&](const AttentionTask& task, int64_t i) {
+    return State(states + (task.spans_before + i) * call.state_floats(), call.queries(task));
   };
   for_pieces(num_spans, 1, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const AttentionTask& task =
           *(std::upper_bound(tasks.begin(), tasks.end(), i,
-                             [](int64_t span, const AttentionTask& t) { return span < t.first_span; }) -
+                             [](int64_t span, const AttentionTask& t) { return span < t.spans_before; }) -
             1);
-      call.run_span(task, i - task.first_span, state(task, i - task.first_span), memory(worker));
+      const int64_t nth = i - task.spans_before;
+      call.run_span(task, task.first_span() + nth, state(task, nth), memory(worker));
     }
   });
   for_pieces(num_tasks, 1, [&](int, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const AttentionTask& task = tasks[static_cast<size_t>(i)];
-      for (int64_t span = 1; span < task.num_spans(); ++span)
-        call.merge(task, span, state(task, 0), state(task, span));
+      for (int64_t nth = 1; nth < task.num_spans(); ++nth)
+        call.merge(task, task.first_span() + nth, state(task, 0), state(task, nth));
       call.finish(task, state(task, 0));
     }
   });

@@ -27,10 +27,14 @@ struct AttentionTask {
   int64_t kv_head;
   int64_t first_row;
   int64_t num_rows;
-  int64_t first_keys;  // that the first row sees; each next row sees one more
-  int64_t first_span;  // spans of the tasks before this one
+  int64_t first_keys;    // up to the first row's own; each next row's end one later
+  int64_t first_key;     // that the first row sees
+  int64_t spans_before;  // of the tasks before this one
 
-  int64_t num_spans() const { return (first_keys + num_rows - 1 + kSpanKeys - 1) / kSpanKeys; }
+  int64_t end_key() const { return first_keys + num_rows - 1; }
+  int64_t first_span() const { return first_key / kSpanKeys; }
+  int64_t end_span() const { return (end_key() + kSpanKeys - 1) / kSpanKeys; }
+  int64_t num_spans() const { return end_span() - first_span(); }
 };
 
 class CpuKernels final : public Kernels {

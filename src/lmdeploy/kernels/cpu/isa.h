@@ -58,30 +58,35 @@ constexpr int64_t kLinearScratch =
 /// Attention of some rows of one sequence and the query heads of one kv head over the keys [first_key,
 /// end_key): the running maximum, sum and weighted values of an online softmax.
 struct AttentionSpan {
-  Kind kind;           // of the cache
-  const std::byte* k;  // this layer's and head's keys in block 0
-  const std::byte* v;
+  Kind kind;                   // of the cache
+  const std::byte* k;          // this layer's and head's keys in block 0
+  const std::byte* v;          // or k: values are the first value_dim elements of the keys
   int64_t block_bytes;         // from a block to the next
   const int32_t* block_table;  // of the sequence
   int64_t block_len;
   int64_t head_dim;
-  int64_t first_key;  // a multiple of kSpanKeys
-  int64_t end_key;    // at most first_key + kSpanKeys
+  int64_t value_dim;
+  int64_t first_key;  // earlier keys are not looked at: their blocks may be gone
+  int64_t end_key;    // in the span of first_key, or its end
   int64_t num_queries;
   const float* q;      // packed by pack_queries
   int64_t group;       // queries of one token, one after the other
-  int64_t first_keys;  // query i sees keys [0, first_keys + i / group)
+  int64_t first_keys;  // query i sees the last `window` of the keys [0, first_keys + i / group)
+  int64_t window;
   float scale;
+  float soft_cap;             // 0: none
+  const float* alibi_slopes;  // [group]; nullptr: none
+  bool alibi_in_bf16;
   float* max;      // [num_queries]
   float* sum;      // [num_queries]
-  float* values;   // [num_queries][value_stride(head_dim)]
+  float* values;   // [num_queries][value_stride(value_dim)]
   float* scratch;  // attention_scratch(head_dim) floats of this thread
 };
 /// Keys are taken in tiles and the tiles in spans, both counted from key 0 of the sequence: the order of a
 /// row's sums depends on nothing else.
 constexpr int64_t kTileKeys = 64;
 constexpr int64_t kSpanKeys = 512;
-constexpr int64_t value_stride(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+constexpr int64_t value_stride(int64_t value_dim) { return (value_dim + 15) / 16 * 16; }
 /// K of a tile by dimension, V of a tile, the scores of a token tile of at most 16.
 constexpr int64_t attention_scratch(int64_t head_dim) {
   return kTileKeys * (head_dim + value_stride(head_dim)) + 16 * kTileKeys;
@@ -102,8 +107,9 @@ struct IsaOps {
   void (*attention_span)(const AttentionSpan& span);
   /// Merges a later span's state into (max, sum, values) of one query.
   void (*merge_spans)(float* max, float* sum, float* values, float other_max, float other_sum,
-                      const float* other_values, int64_t head_dim);
-  void (*finish_row)(float* out, const float* values, float sum, int64_t head_dim);
+                      const float* other_values, int64_t value_dim);
+  /// out = values / sum once a key of value 0 with the score `sink` (-inf: none) has joined.
+  void (*finish_row)(float* out, const float* values, float max, float sum, float sink, int64_t value_dim);
 
   void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps, float offset);
   void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);

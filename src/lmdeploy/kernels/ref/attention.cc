@@ -28,7 +28,7 @@ double in_bf16(double value) { return to_float(to_bf16(static_cast<float>(value)
 double alibi(const AttentionOptions& o, int64_t head, int64_t p, int64_t j) {
   if (!o.alibi_slopes) return 0;
   const double slope = o.alibi_slopes->at(head);
-  if (o.alibi_in_bf16) return o.scale * in_bf16(in_bf16(slope) * static_cast<double>(j));
+  if (o.alibi_in_bf16) return o.scale * in_bf16(in_bf16(slope) * in_bf16(static_cast<double>(j)));
   return slope * static_cast<double>(j - p);
 }
 

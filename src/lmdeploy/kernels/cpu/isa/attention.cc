@@ -27,7 +27,20 @@ LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
 /// The base of an online softmax: exp(-inf - base) is 0 even while nothing but -inf has been seen.
 LMD_INLINE float softmax_base(float max) { return max == kMinusInf ? 0 : max; }
 
-LMD_INLINE int64_t keys_of(const AttentionSpan& s, int64_t query) { return s.first_keys + query / s.group; }
+/// Keys of a tile, counted from its first.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+/// What one query sees of the tile [tile_key, tile_key + n): both ends rise with the query.
+LMD_INLINE Range seen_keys(const AttentionSpan& s, int64_t query, int64_t tile_key, int64_t n) {
+  const auto in_tile = [=](int64_t key) {
+    return key < tile_key ? 0 : key - tile_key < n ? key - tile_key : n;
+  };
+  const int64_t end = s.first_keys + query / s.group;
+  return {in_tile(end - s.window), in_tile(end)};
+}
 
 template <Kind kKind>
 LMD_INLINE VecF widen_halves(VecU16 v) {
@@ -61,15 +74,15 @@ void widen_rows(float* rows, const AttentionSpan& s, const std::byte* src, int64
   }
 }
 
-/// Keys [first, first + n) of K or V as f32: where they lie if that is one piece of whole vectors, else in
-/// `rows`. What follows the last key is not defined.
-Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int64_t first, int64_t n) {
+/// K or V of `keys` of a tile as f32: where they lie if that is one piece of whole vectors, else in `rows`.
+/// What lies before the first and after the last key is not defined.
+Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
   const int64_t stride = value_stride(s.head_dim);
   const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = 0; j < n;) {
-    const int64_t offset = (first + j) % s.block_len;
-    const std::byte* block = cache + s.block_table[(first + j) / s.block_len] * s.block_bytes;
-    const int64_t rest = s.block_len - offset < n - j ? s.block_len - offset : n - j;
+  for (int64_t j = keys.begin; j < keys.end;) {
+    const int64_t offset = (tile_key + j) % s.block_len;
+    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
+    const int64_t rest = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
     if (rest == kTileKeys && s.kind == Kind::kF32 && stride == s.head_dim)
       return {reinterpret_cast<const float*>(block + offset * row_bytes), stride};
     widen_rows(rows + j * stride, s, block + offset * row_bytes, rest);
@@ -80,21 +93,21 @@ Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int6
 
 /// Asks for a tile that is read soon: tiles lie in scattered blocks and are read in strides, which the
 /// processor does not foresee.
-void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t first, int64_t n) {
+void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
   const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = 0; j < n;) {
-    const int64_t offset = (first + j) % s.block_len;
-    const std::byte* block = cache + s.block_table[(first + j) / s.block_len] * s.block_bytes;
-    const int64_t rest = s.block_len - offset < n - j ? s.block_len - offset : n - j;
+  for (int64_t j = keys.begin; j < keys.end;) {
+    const int64_t offset = (tile_key + j) % s.block_len;
+    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
+    const int64_t rest = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
     for (int64_t line = 0; line < rest * row_bytes; line += 64)
       __builtin_prefetch(block + offset * row_bytes + line, /*write=*/0, /*locality=*/2);
     j += rest;
   }
 }
 
-/// keys[j / 16][d][j % 16] = rows[j][d] for the first n keys, and some more to fill a vector.
-void transpose_keys(float* keys, Rows rows, int64_t head_dim, int64_t n) {
-  for (int64_t j = 0; j < n; j += kSquare) {
+/// keys[j / 16][d][j % 16] = rows[j][d] for j in `range`, and some more to fill vectors.
+void transpose_keys(float* keys, Rows rows, int64_t head_dim, Range range) {
+  for (int64_t j = range.begin / kSquare * kSquare; j < range.end; j += kSquare) {
     float* panel = keys + j / 16 * head_dim * 16 + j % 16;
     int64_t d = 0;
     for (; d + kSquare <= head_dim; d += kSquare)
@@ -104,24 +117,40 @@ void transpose_keys(float* keys, Rows rows, int64_t head_dim, int64_t n) {
   }
 }
 
-/// Turns the scores of one query's `n` visible keys into weights; returns what the earlier values shrink by.
-float soften(float* scores, int64_t n, float scale, float& max, float& sum) {
-  const auto visible = [n](int64_t j) { return lane_index() < static_cast<int32_t>(n - j); };
+/// Scores of one query become cap(scale * score) + alibi, see AttentionOptions.
+void adjust_scores(float* scores, Range seen, const AttentionSpan& s, int64_t query, int64_t tile_key) {
+  const int64_t position = s.first_keys + query / s.group - 1;
+  const VecF slope = splat(s.alibi_slopes == nullptr ? 0 : s.alibi_slopes[query % s.group]);
+  const auto in_bf16 = [](VecF v) { return bf16_to_f32(f32_to_bf16(v)); };
+  for (int64_t j = seen.begin / kLanes * kLanes; j < seen.end; j += kLanes) {
+    const VecI key = lane_index() + static_cast<int32_t>(tile_key + j);
+    VecF score = load(scores + j) * s.scale;
+    if (s.soft_cap > 0) score = tanh(score / s.soft_cap) * s.soft_cap;
+    if (s.alibi_slopes != nullptr)
+      score += s.alibi_in_bf16 ? in_bf16(in_bf16(slope) * in_bf16(to_f32(key))) * s.scale
+                               : slope * to_f32(key - static_cast<int32_t>(position));
+    store(scores + j, score);
+  }
+}
+
+/// Turns the scores of the keys that one query sees into weights; returns what the earlier values shrink by.
+float soften(float* scores, Range seen, float scale, float& max, float& sum) {
+  const int64_t first = seen.begin / kLanes * kLanes;
+  const auto masked = [seen](int64_t j, VecF v, float hidden) {
+    if (j >= seen.begin && j + kLanes <= seen.end) return v;
+    const VecI key = lane_index() + static_cast<int32_t>(j);
+    const VecI visible = (key >= static_cast<int32_t>(seen.begin)) & (key < static_cast<int32_t>(seen.end));
+    return visible ? v : splat(hidden);
+  };
   VecF most = splat(kMinusInf);
-  int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) most = larger(load(scores + j) * scale, most);
-  if (j < n) most = larger(visible(j) ? load(scores + j) * scale : most, most);
+  for (int64_t j = first; j < seen.end; j += kLanes)
+    most = larger(masked(j, load(scores + j) * scale, kMinusInf), most);
   const float tile_max = reduce_max(most);
   const float new_max = tile_max > max ? tile_max : max;
   const float base = softmax_base(new_max);
   VecF total{};
-  for (j = 0; j + kLanes <= n; j += kLanes) {
-    const VecF weight = exp(load(scores + j) * scale - base);
-    store(scores + j, weight);
-    total += weight;
-  }
-  if (j < n) {
-    const VecF weight = visible(j) ? exp(load(scores + j) * scale - base) : VecF{};
+  for (int64_t j = first; j < seen.end; j += kLanes) {
+    const VecF weight = masked(j, exp(load(scores + j) * scale - base), 0);
     store(scores + j, weight);
     total += weight;
   }
@@ -131,33 +160,51 @@ float soften(float* scores, int64_t n, float scale, float& max, float& sum) {
   return shrink;
 }
 
-/// Queries [first, first + T) times one tile of keys that begins at key `first_key`.
+/// Sums of weight * value over what each of T queries sees of a tile, keys rising.
 template <int T>
-void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t first, int64_t first_key,
-                 int64_t tile_keys) {
+LMD_INLINE void sum_values(Row16 (&sums)[T], const float* values, int64_t stride, const float* weights,
+                           const Range (&seen)[T]) {
+  const auto add_keys = [&](int t, int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k)
+      add_product(sums[t], load16(values + k * stride), weights[t * kTile + k]);
+  };
+  const Range all = {seen[T - 1].begin, seen[0].end};  // what all queries see: empty in narrow windows
+  int64_t next[T];
+  for (int t = 0; t < T; ++t) {
+    next[t] = all.begin < seen[t].end ? all.begin : seen[t].end;
+    sums[t] = Row16{};
+    add_keys(t, seen[t].begin, next[t]);
+  }
+  add_products<T, kTile>(sums, values + all.begin * stride, stride, weights + all.begin, all.end - all.begin);
+  for (int t = 0; t < T; ++t) add_keys(t, next[t] < all.end ? all.end : next[t], seen[t].end);
+}
+
+/// Queries [first, first + T) times the tile of n keys that begins at `tile_key`.
+template <int T>
+void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t first, int64_t tile_key,
+                 int64_t n) {
+  Range seen[T];
+  for (int t = 0; t < T; ++t) seen[t] = seen_keys(s, first + t, tile_key, n);
   const float* q = s.q + first * s.head_dim;
-  for (int64_t panel = 0; panel * 16 < tile_keys; ++panel) {
+  for (int64_t panel = seen[0].begin / 16; panel * 16 < seen[T - 1].end; ++panel) {
     Row16 sums[T];
     multiply<T>(sums, scratch.keys + panel * s.head_dim * 16, 16, q, s.head_dim);
     for (int t = 0; t < T; ++t) store16(scratch.scores + t * kTile + panel * 16, sums[t]);
   }
-  int64_t visible[T];
+  const bool adjusted = s.soft_cap > 0 || s.alibi_slopes != nullptr;
   float shrink[T];
   for (int t = 0; t < T; ++t) {
-    const int64_t keys = keys_of(s, first + t) - first_key;
-    visible[t] = keys < 0 ? 0 : keys < tile_keys ? keys : tile_keys;
-    shrink[t] = visible[t] == 0 ? 1
-                                : soften(scratch.scores + t * kTile, visible[t], s.scale, s.max[first + t],
-                                         s.sum[first + t]);
+    shrink[t] = 1;
+    if (seen[t].begin == seen[t].end) continue;
+    float* scores = scratch.scores + t * kTile;
+    if (adjusted) adjust_scores(scores, seen[t], s, first + t, tile_key);
+    shrink[t] = soften(scores, seen[t], adjusted ? 1 : s.scale, s.max[first + t], s.sum[first + t]);
   }
-  const int64_t stride = value_stride(s.head_dim);
+  const int64_t stride = value_stride(s.value_dim);
   for (int64_t d = 0; d < stride; d += 16) {
     Row16 sums[T];
-    multiply<T, kTile>(sums, v.data + d, v.stride, scratch.scores, visible[0]);
+    sum_values<T>(sums, v.data + d, v.stride, scratch.scores, seen);
     for (int t = 0; t < T; ++t) {
-      // Later queries see all keys of the first and perhaps some more.
-      for (int64_t k = visible[0]; k < visible[t]; ++k)
-        add_product(sums[t], load16(v.data + k * v.stride + d), scratch.scores[t * kTile + k]);
       float* values = s.values + (first + t) * stride + d;
       add_product(sums[t], load16(values), shrink[t]);
       store16(values, sums[t]);
@@ -168,11 +215,11 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t
 /// attend_tile for T = `size`, which is in [1, kMax].
 template <int kMax>
 LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, Rows v,
-                               int64_t first, int64_t first_key, int64_t tile_keys) {
+                               int64_t first, int64_t tile_key, int64_t n) {
   if constexpr (kMax > 1) {
-    if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, v, first, first_key, tile_keys);
+    if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, v, first, tile_key, n);
   }
-  attend_tile<kMax>(s, scratch, v, first, first_key, tile_keys);
+  attend_tile<kMax>(s, scratch, v, first, tile_key, n);
 }
 
 LMD_INLINE int64_t num_query_tiles(int64_t num_queries) {
@@ -202,38 +249,47 @@ void attention_span(const AttentionSpan& s) {
     s.max[i] = kMinusInf;
     s.sum[i] = 0;
   }
-  __builtin_memset(s.values, 0, static_cast<size_t>(s.num_queries * stride) * sizeof(float));
+  __builtin_memset(s.values, 0,
+                   static_cast<size_t>(s.num_queries * value_stride(s.value_dim)) * sizeof(float));
   const int64_t num_tiles = num_query_tiles(s.num_queries);
-  for (int64_t key = s.first_key; key < s.end_key; key += kTileKeys) {
-    const int64_t n = s.end_key - key < kTileKeys ? s.end_key - key : kTileKeys;
-    prefetch_tile(s, s.v, key, n);
-    transpose_keys(scratch.keys, load_tile(scratch.rows, s, s.k, key, n), s.head_dim, n);
-    const Rows v = load_tile(scratch.rows, s, s.v, key, n);
-    const int64_t next = key + kTileKeys;
-    if (next < s.end_key)
-      prefetch_tile(s, s.k, next, s.end_key - next < kTileKeys ? s.end_key - next : kTileKeys);
+  const auto wanted = [&s](int64_t tile_key) {
+    const int64_t begin = s.first_key > tile_key ? s.first_key - tile_key : 0;
+    return Range{begin, s.end_key - tile_key < kTileKeys ? s.end_key - tile_key : kTileKeys};
+  };
+  for (int64_t key = s.first_key / kTileKeys * kTileKeys; key < s.end_key; key += kTileKeys) {
+    const Range keys = wanted(key);
+    if (s.v != s.k) prefetch_tile(s, s.v, key, keys);
+    Rows v = load_tile(scratch.rows, s, s.k, key, keys);
+    transpose_keys(scratch.keys, v, s.head_dim, keys);
+    if (s.v != s.k) v = load_tile(scratch.rows, s, s.v, key, keys);
+    if (key + kTileKeys < s.end_key) prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const int64_t begin = tile_begin(tile, s.num_queries, num_tiles);
       const int64_t end = tile_begin(tile + 1, s.num_queries, num_tiles);
-      if (keys_of(s, end - 1) > key) attend_tile_of<kTokenTile>(end - begin, s, scratch, v, begin, key, n);
+      if (seen_keys(s, begin, key, keys.end).begin < seen_keys(s, end - 1, key, keys.end).end)
+        attend_tile_of<kTokenTile>(end - begin, s, scratch, v, begin, key, keys.end);
     }
   }
 }
 
 void merge_spans(float* max, float* sum, float* values, float other_max, float other_sum,
-                 const float* other_values, int64_t head_dim) {
+                 const float* other_values, int64_t value_dim) {
   const float new_max = other_max > *max ? other_max : *max;
   const float base = softmax_base(new_max);
   const float mine = exp_of(*max - base);
   const float other = exp_of(other_max - base);
   *max = new_max;
   *sum = *sum * mine + other_sum * other;
-  for (int64_t d = 0; d < value_stride(head_dim); d += kLanes)
+  for (int64_t d = 0; d < value_stride(value_dim); d += kLanes)
     store(values + d, load(values + d) * mine + load(other_values + d) * other);
 }
 
-void finish_row(float* out, const float* values, float sum, int64_t head_dim) {
-  for (int64_t d = 0; d < head_dim; d += kLanes) store(out + d, load(values + d) / sum, head_dim - d);
+void finish_row(float* out, const float* values, float max, float sum, float sink, int64_t value_dim) {
+  const float base = softmax_base(sink > max ? sink : max);
+  const float shrink = exp_of(max - base);
+  const float total = sum * shrink + exp_of(sink - base);
+  for (int64_t d = 0; d < value_dim; d += kLanes)
+    store(out + d, load(values + d) * shrink / total, value_dim - d);
 }
 
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

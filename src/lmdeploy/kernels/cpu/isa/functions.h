@@ -13,8 +13,8 @@ void pack_queries(float* packed, const float* q, int64_t stride, int64_t group, 
                   int64_t head_dim);
 void attention_span(const AttentionSpan& span);
 void merge_spans(float* max, float* sum, float* values, float other_max, float other_sum,
-                 const float* other_values, int64_t head_dim);
-void finish_row(float* out, const float* values, float sum, int64_t head_dim);
+                 const float* other_values, int64_t value_dim);
+void finish_row(float* out, const float* values, float max, float sum, float sink, int64_t value_dim);
 
 void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps, float offset);
 void silu_mul(float* out, const float* gate, const float* up, int64_t n);

@@ -184,10 +184,16 @@ LMD_INLINE VecU16 f32_to_f16(VecF v) {
 #endif
 }
 
-/// e^x within 2 units in the last place; 0 below -104 (so -inf gives 0), inf above 88.73, NaN stays NaN.
-LMD_INLINE VecF exp(VecF x) {
-  x = smaller(splat(89.0f), larger(splat(-104.0f), x));  // a NaN passes
-  // x = n ln 2 + r with |r| <= ln 2 / 2; adding 1.5 * 2^23 rounds n to an integer.
+LMD_INLINE VecF power_of_2(VecI n) { return bit_cast_to<VecF>((n + 127) << 23); }
+
+/// e^x = 2^n (1 + r p) with |r| <= ln 2 / 2.
+struct SplitExp {
+  VecI n;
+  VecF r;
+  VecF p;
+};
+LMD_INLINE SplitExp split_exp(VecF x) {
+  // Adding 1.5 * 2^23 rounds n to an integer.
   const VecF shifted = fma(x, splat(0x1.715476p+0f), splat(0x1.8p23f));
   const VecF n = shifted - 0x1.8p23f;
   VecF r = fma(n, splat(-0x1.62e4p-1f), x);  // ln 2 in two parts: the first times n is exact
@@ -199,13 +205,28 @@ LMD_INLINE VecF exp(VecF x) {
   p = fma(p, r, splat(1.0f / 6));
   p = fma(p, r, splat(0.5f));
   p = fma(p, r, splat(1.0f));
-  p = fma(p, r, splat(1.0f));
+  return {bit_cast_to<VecI>(shifted) - 0x4b400000, r, p};
+}
+
+/// e^x within 2 units in the last place; 0 below -104 (so -inf gives 0), inf above 88.73, NaN stays NaN.
+LMD_INLINE VecF exp(VecF x) {
+  const SplitExp e = split_exp(smaller(splat(89.0f), larger(splat(-104.0f), x)));  // a NaN passes
   // 2^n in two halves, for results that are subnormal or overflow.
-  const VecI exponent = bit_cast_to<VecI>(shifted) - 0x4b400000;
-  const VecI half = exponent >> 1;
-  const VecF low = bit_cast_to<VecF>((half + 127) << 23);
-  const VecF high = bit_cast_to<VecF>((exponent - half + 127) << 23);
-  return p * low * high;
+  const VecI half = e.n >> 1;
+  return fma(e.p, e.r, splat(1.0f)) * power_of_2(half) * power_of_2(e.n - half);
+}
+
+LMD_INLINE VecF absolute(VecF x) { return bit_cast_to<VecF>(bit_cast_to<VecI>(x) & 0x7fffffff); }
+LMD_INLINE VecF with_sign_of(VecF x, VecF sign) {
+  return bit_cast_to<VecF>(bit_cast_to<VecI>(absolute(x)) | (bit_cast_to<VecI>(sign) & ~0x7fffffff));
+}
+
+/// Within 4 units in the last place: |m| / (2 + m) with m = e^(-2|x|) - 1, where no digits cancel.
+LMD_INLINE VecF tanh(VecF x) {
+  const SplitExp e = split_exp(larger(splat(-40.0f), -2.0f * absolute(x)));  // a NaN passes
+  const VecF power = power_of_2(e.n);
+  const VecF m = fma(e.p * e.r, power, power - 1.0f);
+  return with_sign_of(m / (2.0f + m), x);
 }
 
 // ---- sixteen values, one per row of a panel

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint.h"
@@ -145,18 +147,28 @@ TEST(LlamaLike, SizesThatDoNotDivide) {
   EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("head_dim"), std::string::npos);
 }
 
-TEST(LlamaLike, OtherActivationsAreRefused) {
+TEST(LlamaLike, ActivationsByName) {
+  const std::pair<const char*, Activation> names[] = {{"swish", Activation::kSilu},
+                                                      {"gelu", Activation::kGelu},
+                                                      {"gelu_new", Activation::kGeluTanh},
+                                                      {"gelu_fast", Activation::kGeluTanh},
+                                                      {"quick_gelu", Activation::kQuickGelu}};
   JsonObject config = small_config();
-  config["hidden_act"] = "gelu";
-  EXPECT_NE(error_of(config, ErrorCode::kUnsupported).find("\"gelu\""), std::string::npos);
-  config["hidden_act"] = "swish";
-  EXPECT_EQ(read(config).num_layers, 16);
+  for (const auto& [name, activation] : names) {
+    config["hidden_act"] = name;
+    EXPECT_EQ(read(config).activation, activation) << name;
+  }
+  config["hidden_act"] = "mish";
+  EXPECT_NE(error_of(config, ErrorCode::kUnsupported).find("\"mish\""), std::string::npos);
 }
 
 TEST(Registry, ListsWhatIsSupported) {
-  const std::vector<std::string> want = {"LLaMAForCausalLM", "LlamaForCausalLM", "YiForCausalLM"};
-  EXPECT_EQ(supported_architectures(), want);
-  for (const std::string& name : want) EXPECT_EQ(find_family(name, "test").architecture, name);
+  const std::vector<std::string> names = supported_architectures();
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+  for (const char* name : {"LLaMAForCausalLM", "LlamaForCausalLM", "YiForCausalLM", "DeepseekV3ForCausalLM"})
+    EXPECT_TRUE(std::binary_search(names.begin(), names.end(), name)) << name;
+  for (const std::string& name : names) EXPECT_EQ(find_family(name, "test").architecture, name);
 }
 
 TEST(Registry, UnknownArchitectureIsRefusedWithTheList) {
@@ -169,20 +181,54 @@ TEST(Registry, UnknownArchitectureIsRefusedWithTheList) {
       const std::string message = error.what();
       EXPECT_NE(message.find(name), std::string::npos) << message;
       EXPECT_NE(message.find("dir/config.json"), std::string::npos) << message;
-      EXPECT_NE(message.find("LlamaForCausalLM, YiForCausalLM"), std::string::npos) << message;
+      EXPECT_NE(message.find("LlamaForCausalLM, MistralForCausalLM"), std::string::npos) << message;
     }
   }
 }
 
-TEST(LlamaFamily, SlidingWindowIsRefused) {
+DecoderSpec read_family(const char* architecture, JsonObject config) {
+  const Json json(std::move(config));
+  return find_family(architecture, "test").read_spec(ConfigReader(json, "config.json"));
+}
+
+// A Mistral file relabelled as Llama.
+TEST(LlamaFamily, SlidingWindowIsKept) {
   JsonObject config = small_config();
   config["sliding_window"] = 4096;
-  const Json json(config);
-  const ModelFamily& family = find_family("LlamaForCausalLM", "test");
-  EXPECT_THROW(family.read_spec(ConfigReader(json, "config.json")), Error);
-  config["sliding_window"] = nullptr;
-  const Json plain(config);
-  EXPECT_EQ(family.read_spec(ConfigReader(plain, "config.json")).num_layers, 16);
+  const DecoderSpec s = read_family("LlamaForCausalLM", config);
+  EXPECT_TRUE(
+      std::all_of(s.layers.begin(), s.layers.end(), [](const LayerSpec& l) { return l.window == 4096; }));
+  for (const Json& none : {Json(nullptr), Json(0), Json(131072)}) {
+    config["sliding_window"] = none;
+    EXPECT_EQ(read_family("LlamaForCausalLM", config).layers[0].window, 0) << to_json_text(none);
+  }
+  config["sliding_window"] = -1;
+  EXPECT_THROW(read_family("LlamaForCausalLM", config), Error);
+}
+
+TEST(QwenFamily, WindowOnlyOfLaterLayersAndOnlyIfAskedFor) {
+  JsonObject config = small_config();
+  config["sliding_window"] = 4096;
+  config["max_window_layers"] = 10;
+  EXPECT_EQ(read_family("Qwen2ForCausalLM", config).layers[15].window, 0);
+  config["use_sliding_window"] = true;
+  const DecoderSpec s = read_family("Qwen2ForCausalLM", config);
+  EXPECT_EQ(s.layers[9].window, 0);
+  EXPECT_EQ(s.layers[10].window, 4096);
+}
+
+TEST(LayerTypes, MustNameEveryLayer) {
+  JsonObject config = small_config();
+  config["sliding_window"] = 128;
+  config["layer_types"] = JsonArray{"sliding_attention"};
+  EXPECT_THROW(read_family("MistralForCausalLM", config), Error);
+  config["num_hidden_layers"] = 2;
+  config["layer_types"] = JsonArray{"sliding_attention", "full_attention"};
+  const DecoderSpec s = read_family("MistralForCausalLM", config);
+  EXPECT_EQ(s.layers[0].window, 128);
+  EXPECT_EQ(s.layers[1].window, 0);
+  config["layer_types"] = JsonArray{"sliding_attention", "chunked_attention"};
+  EXPECT_THROW(read_family("MistralForCausalLM", config), Error);
 }
 
 }  // namespace

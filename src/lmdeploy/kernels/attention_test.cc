@@ -481,6 +481,23 @@ TEST_P(AttentionIsaTest, MinusInfinityScoresWeighNothing) {
   EXPECT_NEAR(got.at(0, 0), want.at(0, 0), 1e-5);
 }
 
+// Then a sink, however low, has all the weight.
+TEST_P(AttentionIsaTest, SinkBesideMinusInfinityScores) {
+  LMD_REQUIRE_ISA(GetParam());
+  const AttentionCase c = {
+      .name = "inf", .sequences = {{3, 1}}, .num_heads = 1, .head_dim = 1, .sinks = true};
+  const Problem problem(c, DType::kF32);
+  problem.q[0].view().set(2, 0, 1);
+  problem.sinks.span<float>()[0] = -200;
+  const TestTensor minus_inf(DType::kF32, 3, 1), v(DType::kF32, 3, 1);
+  for (int64_t t = 0; t < 3; ++t) minus_inf.view().set(t, 0, -HUGE_VAL), v.view().set(t, 0, 5);
+  const Tensor slots = index_tensor(
+      DType::kI64, {problem.cache.slot(0, 0), problem.cache.slot(0, 1), problem.cache.slot(0, 2)});
+  ref_kernels().kv_write(problem.cache.view(), 1, minus_inf, v, slots);
+  EXPECT_EQ(problem.run_all(ref_kernels(), DType::kF64).at(0, 0), 0);
+  EXPECT_EQ(problem.run_all(cpu_kernels(GetParam()), DType::kF32).at(0, 0), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionIsaTest, ::testing::ValuesIn(kAllIsas),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 

@@ -2,6 +2,7 @@
 #include "lmdeploy/kernels/checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -64,16 +65,17 @@ class OpCheck {
   const char* op_;
 };
 
-int64_t index_at(ConstTensorView t, int64_t i) {
+int64_t index_at(ConstTensorView t, int64_t row, int64_t col) {
   int64_t wide = 0;
   int32_t narrow = 0;
   if (t.dtype() == DType::kI64) {
-    std::memcpy(&wide, t.data() + i * 8, sizeof(wide));
+    std::memcpy(&wide, t.row_data(row) + col * 8, sizeof(wide));
     return wide;
   }
-  std::memcpy(&narrow, t.data() + i * 4, sizeof(narrow));
+  std::memcpy(&narrow, t.row_data(row) + col * 4, sizeof(narrow));
   return narrow;
 }
+int64_t index_at(ConstTensorView t, int64_t i) { return index_at(t, 0, i); }
 
 }  // namespace
 
@@ -170,7 +172,8 @@ void attention(const Kernels& kernels, ConstTensorView out, ConstTensorView q, c
   check.activation("q", kernels, q, {q.dim(0), options.num_heads * cache.layout.head_dim});
   check.activation("out", kernels, out, {q.dim(0), options.num_heads * cache.layout.value_dim()});
   if (options.window < 0) check.fail("window is ", options.window, ", expected 0 or more");
-  if (!(options.soft_cap >= 0)) check.fail("soft_cap is ", options.soft_cap, ", expected 0 or more");
+  if (!(options.soft_cap >= 0 && std::isfinite(options.soft_cap)))
+    check.fail("soft_cap is ", options.soft_cap, ", expected a finite number, 0 or more");
   if (options.sinks) check.tensor("sinks", *options.sinks, DType::kF32, {options.num_heads});
   if (options.alibi_slopes)
     check.tensor("alibi_slopes", *options.alibi_slopes, DType::kF32, {options.num_heads});
@@ -206,6 +209,11 @@ void in_place(const Kernels& kernels, const char* op, ConstTensorView x) {
   OpCheck(op).activation("x", kernels, x);
 }
 
+void limit(const char* op, const char* name, float value) {
+  if (!(value > 0 && std::isfinite(value)))
+    OpCheck(op).fail(name, " is ", value, ", expected a finite number above 0");
+}
+
 void scale_rows(const Kernels& kernels, ConstTensorView x, ConstTensorView factors) {
   const OpCheck check("scale_rows");
   check.activation("x", kernels, x);
@@ -232,6 +240,7 @@ void route(const Kernels& kernels, ConstTensorView ids, ConstTensorView weights,
   if (o.groups_kept < 1 || o.groups_kept > o.num_groups || o.group_best < 1 || o.group_best > group_size)
     check.fail("groups_kept ", o.groups_kept, ", group_best ", o.group_best, ": there are ", o.num_groups,
                " groups of ", group_size);
+  if (o.renormalize && !(o.norm_p > 0)) check.fail("norm_p is ", o.norm_p, ", expected more than 0");
   if (top_k < 1 || top_k > o.groups_kept * group_size)
     check.fail("cannot choose ", top_k, " of ", o.groups_kept * group_size, " experts");
 }
@@ -310,10 +319,13 @@ int64_t weight_parts(std::span<const ConstTensorView> parts) {
 }
 
 void index_values(const char* op, const char* tensor, ConstTensorView values, int64_t limit) {
-  for (int64_t i = 0; i < values.cols(); ++i) {
-    const int64_t value = index_at(values, i);
-    if (value < 0 || value >= limit)
-      OpCheck(op).fail(tensor, "[", i, "] is ", value, ", expected [0, ", limit, ")");
+  for (int64_t r = 0; r < values.rows(); ++r) {
+    for (int64_t i = 0; i < values.cols(); ++i) {
+      const int64_t value = index_at(values, r, i);
+      if (value >= 0 && value < limit) continue;
+      const std::string row = values.rank() > 1 ? cat(r, ", ") : "";
+      OpCheck(op).fail(tensor, "[", row, i, "] is ", value, ", expected [0, ", limit, ")");
+    }
   }
 }
 

@@ -27,6 +27,8 @@ void glu(const Kernels& kernels, const char* op, ConstTensorView out, ConstTenso
 void same_shape(const Kernels& kernels, const char* op, ConstTensorView out, ConstTensorView x);
 void add(const Kernels& kernels, ConstTensorView out, ConstTensorView a, ConstTensorView b);
 void in_place(const Kernels& kernels, const char* op, ConstTensorView x);
+/// Finite and above 0.
+void limit(const char* op, const char* name, float value);
 void scale_rows(const Kernels& kernels, ConstTensorView x, ConstTensorView factors);
 void gate_rows(const Kernels& kernels, ConstTensorView x, ConstTensorView gate);
 void route(const Kernels& kernels, ConstTensorView ids, ConstTensorView weights, ConstTensorView logits,
@@ -45,7 +47,7 @@ void gather_rows(const Kernels& kernels, ConstTensorView out, ConstTensorView x,
 /// that every part's blocks divide. Returns the sum of rows.
 int64_t weight_parts(std::span<const ConstTensorView> parts);
 
-/// Every element of `values` (i32 or i64, rank 1) is in [0, limit).
+/// Every element of `values` (i32 or i64, rank 1 or 2) is in [0, limit).
 void index_values(const char* op, const char* tensor, ConstTensorView values, int64_t limit);
 /// query_start rises from 0 to `tokens`; each sequence's keys cover its own rows and lie, as far as the
 /// window sees them, in blocks of the pool.

@@ -88,6 +88,17 @@ TEST_P(ChecksTest, Norms) {
                  "add_norm: residual has shape");
   const ConstTensorView cube(x.view().data(), x.dtype(), {2, 2, 4});
   expect_invalid([&] { kernels().norm(x, cube, right, {}); }, "norm: x has shape [2, 2, 4]");
+  expect_invalid([&] { kernels().norm(x, x, right, {.group = 3}); },
+                 "norm: x has shape [2, 8], not whole groups of 3");
+  expect_invalid([&] { kernels().norm(x, x, right, {.group = -1}); }, "groups of -1");
+  expect_invalid([&] { kernels().norm(x, x, weight, {.group = 4}); },
+                 "norm: weight is f32 [7], expected f32 [8]");
+  expect_invalid([&] { kernels().norm(x, x, right, {.bias = weight}); },
+                 "norm: bias is f32 [7], expected f32 [8]");
+  expect_invalid([&] { kernels().norm(x, x, Tensor(DType::kF32, {4}), {.group = 4, .bias = right}); },
+                 "norm: bias is f32 [8], expected f32 [4]");
+  expect_invalid([&] { kernels().add_norm(activation(2, 8), activation(2, 8), x, right, {.group = 4}); },
+                 "add_norm: group is 4, expected 0");
 }
 
 TEST_P(ChecksTest, RopeTable) {
@@ -119,6 +130,9 @@ TEST_P(ChecksTest, Rope) {
   expect_invalid([&] { kernels().rope(x, activation(1, 4), {.head_dim = 4}); },
                  "rope: table has shape [1, 4]");
   expect_invalid([&] { kernels().rope(x, activation(2, 4), {}); }, "heads of 0");
+  expect_invalid([&] { kernels().rope(x, activation(2, 4), {.head_dim = 6, .first = 3}); },
+                 "at most head_dim 6 less the first 3");
+  expect_invalid([&] { kernels().rope(x, activation(2, 4), {.head_dim = 6, .first = -1}); }, "the first -1");
 }
 
 // A pool of two blocks of four tokens, its content 0.
@@ -148,6 +162,9 @@ TEST_P(ChecksTest, KvWrite) {
   expect_invalid([&] { kernels().kv_write(pool.view, 0, k, narrow, slots(0, 1)); },
                  "kv_write: v has shape [2, 4]");
   expect_invalid([&] { kernels().kv_write(pool.view, 0, k, k, ids({0, 1})); }, "kv_write: slots is i32");
+  pool.view.layout.latent_dim = 5;
+  expect_invalid([&] { kernels().kv_write(pool.view, 0, k, k, slots(0, 1)); },
+                 "2 heads of 4, 5 of them latent");
   pool.view.layout.dtype = DType::kI8;
   expect_invalid([&] { kernels().kv_write(pool.view, 0, k, k, slots(0, 1)); },
                  "kv_write: the KV cache is i8");
@@ -192,6 +209,32 @@ TEST_P(ChecksTest, Attention) {
       "attention: num_heads 3 is not a multiple");
   expect_invalid([&] { call({0, 1, 3}, {5, 2}, good, {.num_heads = 2}); }, "attention: q has shape [3, 16]");
   expect_invalid([&] { call({0, 1, 3}, {5, 2}, good, {.layer = 1, .num_heads = 4}); }, "attention: layer 1");
+  const Tensor four(DType::kF32, {4}), two(DType::kF32, {2});
+  std::memset(four.view().data(), 0, four.bytes());
+  const auto with = [&](AttentionOptions options) {
+    options.num_heads = 4;
+    call({0, 1, 3}, {5, 2}, good, options);
+  };
+  EXPECT_NO_THROW(with({.window = 2, .soft_cap = 1, .sinks = four, .alibi_slopes = four}));
+  expect_invalid([&] { with({.window = -1}); }, "attention: window is -1");
+  expect_invalid([&] { with({.soft_cap = -1}); }, "attention: soft_cap is -1");
+  expect_invalid([&] { with({.soft_cap = HUGE_VALF}); }, "attention: soft_cap is inf");
+  expect_invalid([&] { with({.soft_cap = std::nanf("")}); }, "attention: soft_cap is");
+  expect_invalid([&] { with({.sinks = two}); }, "attention: sinks is f32 [2], expected f32 [4]");
+  expect_invalid([&] { with({.alibi_slopes = two}); },
+                 "attention: alibi_slopes is f32 [2], expected f32 [4]");
+  // Sequence 0 sees key 4 alone: its first block may be gone, its second may not.
+  EXPECT_NO_THROW(call({0, 1, 3}, {5, 2}, {-7, 1, 1, 99}, {.num_heads = 4, .window = 1}));
+  expect_invalid(
+      [&] {
+        call({0, 1, 3}, {5, 2}, {-7, 1, 1, 99}, {.num_heads = 4, .window = 2});
+      },
+      "attention: block_table[0] is -7");
+  expect_invalid(
+      [&] {
+        call({0, 1, 3}, {5, 2}, {0, 9, 1, 99}, {.num_heads = 4, .window = 1});
+      },
+      "is 9, expected [0, 2)");
   const Tensor starts = ids({0, 1, 3}), lens = ids({5, 2});
   expect_invalid(
       [&] {
@@ -217,6 +260,123 @@ TEST_P(ChecksTest, RowOps) {
   expect_invalid([&] { kernels().gather_rows(x, x, ids({0, 1})); }, "gather_rows: out and x overlap");
 }
 
+TEST_P(ChecksTest, Elementwise) {
+  const Tensor x = activation(2, 8), odd = activation(2, 3), factors(DType::kF32, {3});
+  expect_invalid([&] { kernels().activate(odd, x, Activation::kGelu); },
+                 "activate: x has shape [2, 8], expected [2, 3]");
+  expect_invalid([&] { kernels().clamped_glu(odd, x, 7); },
+                 "clamped_glu: x has shape [2, 8], expected [2, 6]");
+  expect_invalid([&] { kernels().clamped_glu(activation(2, 4), x, 0); }, "clamped_glu: limit is 0");
+  expect_invalid([&] { kernels().clamp(x, -1); }, "clamp: limit is -1, expected a finite number above 0");
+  expect_invalid([&] { kernels().clamp(x, std::nanf("")); }, "clamp: limit is");
+  expect_invalid([&] { kernels().soft_cap(x, 0); }, "soft_cap: cap is 0");
+  expect_invalid([&] { kernels().soft_cap(x, HUGE_VALF); }, "soft_cap: cap is inf");
+  expect_invalid([&] { kernels().scale(Tensor(DType::kI32, {2, 8}), 2); }, "scale: x is i32");
+  expect_invalid([&] { kernels().scale_rows(x, factors); },
+                 "scale_rows: factors is f32 [3], expected f32 [2]");
+  expect_invalid([&] { kernels().gate_rows(x, odd); }, "gate_rows: gate has shape [2, 3], expected [2, 1]");
+}
+
+TEST_P(ChecksTest, Route) {
+  const Tensor logits = activation(2, 6), weights = activation(2, 3), correction(DType::kF32, {5}),
+               chosen(DType::kI32, {2, 3});
+  const auto call = [&](const RouteOptions& options) {
+    kernels().route(chosen, weights, logits, std::nullopt, options);
+  };
+  EXPECT_NO_THROW(call({.num_groups = 2}));
+  expect_invalid([&] { call({.num_groups = 4}); }, "route: 6 experts are not whole groups: num_groups is 4");
+  expect_invalid([&] { call({.num_groups = 0}); }, "num_groups is 0");
+  expect_invalid([&] { call({.num_groups = 2, .groups_kept = 3}); }, "groups_kept 3");
+  expect_invalid([&] { call({.num_groups = 2, .group_best = 4}); }, "group_best 4: there are 2 groups of 3");
+  expect_invalid([&] { call({.num_groups = 3, .groups_kept = 1}); }, "route: cannot choose 3 of 2 experts");
+  expect_invalid([&] { call({.renormalize = true, .norm_p = 0}); }, "norm_p is 0");
+  expect_invalid([&] { kernels().route(chosen, weights, logits, ConstTensorView(correction), {}); },
+                 "route: correction is f32 [5], expected f32 [6]");
+  expect_invalid(
+      [&] {
+        kernels().route(Tensor(DType::kI32, {2, 2}), weights, logits, std::nullopt, {});
+      },
+      "route: ids is i32 [2, 2], expected i32 [2, 3]");
+  expect_invalid([&] { kernels().route(chosen, activation(1, 3), logits, std::nullopt, {}); },
+                 "route: weights has shape [1, 3]");
+}
+
+TEST_P(ChecksTest, SortByExpert) {
+  Tensor chosen(DType::kI32, {2, 2});
+  const Tensor start(DType::kI32, {4}), rows(DType::kI32, {4}), pairs(DType::kI32, {2, 2});
+  const auto call = [&](const std::vector<int32_t>& values) {
+    std::copy(values.begin(), values.end(), chosen.span<int32_t>().begin());
+    kernels().sort_by_expert(start, rows, pairs, chosen);
+  };
+  EXPECT_NO_THROW(call({0, 1, 2, 0}));
+  expect_invalid([&] { call({0, 1, 3, 0}); }, "sort_by_expert: ids[1, 0] is 3, expected [0, 3)");
+  expect_invalid([&] { call({0, -1, 2, 0}); }, "sort_by_expert: ids[0, 1] is -1");
+  expect_invalid([&] { kernels().sort_by_expert(start, ids({0}), pairs, chosen); },
+                 "sort_by_expert: row_tokens is i32 [1], expected i32 [4]");
+  expect_invalid([&] { kernels().sort_by_expert(start, rows, rows, chosen); },
+                 "sort_by_expert: pair_rows is");
+  expect_invalid([&] { kernels().sort_by_expert(ids({0}), rows, pairs, chosen); },
+                 "sort_by_expert: expert_start");
+}
+
+TEST_P(ChecksTest, ExpertLinear) {
+  const auto a = weight(5, 8), b = weight(5, 8), odd = weight(4, 8);
+  const std::vector<const PackedWeight*> experts = {a.get(), b.get()}, mixed = {a.get(), odd.get()};
+  const Tensor x = activation(3, 8), out = activation(3, 5), bias(DType::kF32, {1, 5});
+  const auto call = [&](const std::vector<int64_t>& start) {
+    kernels().expert_linear(out, x, experts, ids(start));
+  };
+  EXPECT_NO_THROW(call({0, 0, 3}));
+  expect_invalid([&] { call({0, 3}); }, "expert_linear: expert_start is i32 [2], expected i32 [3]");
+  expect_invalid([&] { call({0, 2, 1}); }, "expert_linear: expert_start[2] is 1, expected [2, 3]");
+  expect_invalid([&] { call({0, 4, 4}); }, "expert_linear: expert_start[1] is 4, expected [0, 3]");
+  expect_invalid([&] { call({-1, 2, 3}); }, "expert_linear: expert_start[0] is -1");
+  expect_invalid([&] { call({1, 2, 3}); }, "expert_linear: expert_start goes from 1 to 3, x has 3 rows");
+  expect_invalid([&] { call({0, 1, 2}); }, "expert_linear: expert_start goes from 0 to 2, x has 3 rows");
+  expect_invalid([&] { kernels().expert_linear(out, x, {}, ids({0})); }, "expert_linear: no experts");
+  expect_invalid(
+      [&] {
+        kernels().expert_linear(out, x, mixed, ids({0, 1, 3}));
+      },
+      "expert_linear: the experts differ: [5, 8] and [4, 8]");
+  expect_invalid(
+      [&] {
+        kernels().expert_linear(out, x, experts, ids({0, 1, 3}), ConstTensorView(bias));
+      },
+      "expert_linear: bias is f32 [1, 5], expected f32 [2, 5]");
+  expect_invalid(
+      [&] {
+        kernels().expert_linear(x, x, experts, ids({0, 1, 3}));
+      },
+      "expert_linear: out has shape");
+  const Tensor raw(DType::kF32, {5, 8});
+  const auto other = pack(GetParam() ? ref_kernels() : cpu_kernels(CpuIsa::kPortable), raw);
+  const std::vector<const PackedWeight*> foreign = {a.get(), other.get()};
+  expect_invalid(
+      [&] {
+        kernels().expert_linear(out, x, foreign, ids({0, 1, 3}));
+      },
+      "the weight was packed by another back end");
+}
+
+TEST_P(ChecksTest, CombineExperts) {
+  const Tensor x = activation(4, 8), weights = activation(2, 2), out = activation(2, 8);
+  Tensor rows(DType::kI32, {2, 2});
+  const auto call = [&](const std::vector<int32_t>& values) {
+    std::copy(values.begin(), values.end(), rows.span<int32_t>().begin());
+    kernels().combine_experts(out, x, weights, rows);
+  };
+  EXPECT_NO_THROW(call({0, 1, 3, 0}));
+  expect_invalid([&] { call({0, 1, 4, 0}); }, "combine_experts: pair_rows[1, 0] is 4, expected [0, 4)");
+  expect_invalid([&] { call({0, -1, 2, 0}); }, "combine_experts: pair_rows[0, 1] is -1");
+  expect_invalid([&] { kernels().combine_experts(out, x, activation(1, 2), rows); },
+                 "combine_experts: weights has shape [1, 2], expected [2, 2]");
+  expect_invalid([&] { kernels().combine_experts(out, activation(4, 7), weights, rows); },
+                 "combine_experts: x has shape [4, 7], expected [4, 8]");
+  expect_invalid([&] { kernels().combine_experts(x.view().slice_rows(0, 2), x, weights, rows); },
+                 "combine_experts: out and x overlap");
+}
+
 TEST_P(ChecksTest, EmptyCallsDoNothing) {
   const Tensor none = activation(0, 8), weight_row(DType::kF32, {8}), empty_ids = ids({});
   Pool pool(DType::kF32);
@@ -231,7 +391,22 @@ TEST_P(ChecksTest, EmptyCallsDoNothing) {
   kernels().kv_write(pool.view, 0, none, none, index_tensor(DType::kI64, {}));
   kernels().attention(none16, none16, pool.view, {ids({0}), empty_ids, table}, {.num_heads = 4});
   kernels().glu(none, none16, Activation::kSilu);
+  kernels().clamped_glu(none, none16, 7);
+  kernels().activate(none, none, Activation::kGelu);
   kernels().add(none, none, none);
+  kernels().scale(none, 2);
+  kernels().scale_rows(none, Tensor(DType::kF32, {0}));
+  kernels().gate_rows(none, activation(0, 1));
+  kernels().clamp(none, 1);
+  kernels().soft_cap(none, 1);
+  const Tensor no_pairs(DType::kI32, {0, 2}), start = ids({7, 7, 7});
+  kernels().route(no_pairs, activation(0, 2), none, std::nullopt, {});
+  kernels().sort_by_expert(start, empty_ids, no_pairs, no_pairs);
+  for (const int32_t value : start.span<int32_t>()) EXPECT_EQ(value, 0);
+  const auto expert = weight(5, 8);
+  const std::vector<const PackedWeight*> experts = {expert.get()};
+  kernels().expert_linear(activation(0, 5), none, experts, ids({0, 0}));
+  kernels().combine_experts(none, none, activation(0, 2), no_pairs);
   kernels().gather_rows(none, none, empty_ids);
 }
 

@@ -1,4 +1,4 @@
-// silu_mul, add and gather_rows against the reference.
+// The ops that work element by element, and gather_rows, against the reference.
 #include "lmdeploy/kernels/testing.h"
 
 namespace lmdeploy {
@@ -35,23 +35,151 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<CpuIsa, RowsCase>>
 
 class ElementwiseTest : public ::testing::TestWithParam<std::tuple<CpuIsa, RowsCase>> {};
 
-// exp is good to 2 units in the last place; the sum, the quotient, the product and the result round once
-// each. Gates below -88 overflow exp(-gate): their silu, less than 2^-120, becomes 0.
-TEST_P(ElementwiseTest, SiluMulMatchesReference) {
+constexpr std::array kActivations = {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
+                                     Activation::kQuickGelu, Activation::kRelu};
+
+// The error of act(x), of which `want` is the value. exp is good to 2 units in the last place; the sum, the
+// quotient, the products and the result round once each, and the normal tail's polynomial is good to 2 units.
+// An error in the exponent is a relative one in the result: x^2 / 2 (gelu), 2 u (gelu_tanh, four roundings)
+// and 1.702 x (quick_gelu) are rounded themselves. Where exp overflows or a tail is subnormal, the result is
+// less than |x| 2^-120; the reference's 1 + tanh has an absolute error of 2^-53.
+double activation_bound(Activation activation, double x, double want) {
+  const double size = std::abs(x);
+  double units = 12;
+  if (activation == Activation::kRelu) return 0;
+  if (activation == Activation::kGelu) units += std::min(size * size, 1e4);
+  if (activation == Activation::kGeluTanh) units += 8 * (size + 0.045 * std::min(size * size * size, 1e6));
+  if (activation == Activation::kQuickGelu) units += 4 * std::min(size, 1e4);
+  return std::abs(want) * units * kF32Epsilon +
+         size * (activation == Activation::kGeluTanh ? 0x1p-53 : 0x1p-120);
+}
+
+// Arguments where exp is large, small or out of range.
+void spread(Rng& rng, TensorView x) {
+  for (int64_t t = 0; t < x.rows(); ++t)
+    for (int64_t i = 0; i < x.cols(); ++i) x.set(t, i, 110 * rng.uniform() - 65);
+}
+
+TEST_P(ElementwiseTest, ActivationsMatchReference) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  for (const Activation activation : kActivations) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    for (const bool wide : {false, true}) {
+      Rng rng(c.seed);
+      const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.cols, c.fill, c.padding);
+      if (wide) spread(rng, x);
+      const TestTensor want(DType::kF64, c.tokens, c.cols), got(DType::kF32, c.tokens, c.cols, c.padding);
+      ref_kernels().activate(want, x, activation);
+      cpu_kernels(isa).activate(got, x, activation);
+      expect_close(got, want, [&](int64_t t, int64_t i, double v) {
+        return activation_bound(activation, x.at(t, i), v) + 0x1p-149;
+      });
+      got.expect_padding_untouched();
+      cpu_kernels(isa).activate(x, x, activation);
+      expect_bit_equal(x.view(), got.view());
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, GluIsActivationTimesUp) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  for (const Activation activation : kActivations) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    Rng rng(c.seed);
+    const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, 2 * c.cols, c.fill, c.padding);
+    if (c.fill == Fill::kOrdinary) spread(rng, x.view().slice_cols(0, c.cols));
+    const TestTensor want(DType::kF64, c.tokens, c.cols), got(DType::kF32, c.tokens, c.cols, c.padding);
+    const TestTensor act(DType::kF64, c.tokens, c.cols);
+    ref_kernels().glu(want, x, activation);
+    ref_kernels().activate(act, x.view().slice_cols(0, c.cols), activation);
+    cpu_kernels(isa).glu(got, x, activation);
+    expect_close(got, want, [&](int64_t t, int64_t i, double v) {
+      const double up = std::abs(x.at(t, c.cols + i));
+      return activation_bound(activation, x.at(t, i), act.at(t, i)) * up + std::abs(v) * kF32Epsilon +
+             0x1p-149;
+    });
+    got.expect_padding_untouched();
+  }
+}
+
+// As quick_gelu, times up + 1, which is rounded once: an error of at most limit + 1 units.
+TEST_P(ElementwiseTest, ClampedGluMatchesReference) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  constexpr float kLimit = 2;
+  Rng rng(c.seed);
+  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, 2 * c.cols, c.fill, c.padding);
+  if (c.fill == Fill::kOrdinary && c.cols > 8) spread(rng, x.view().slice_cols(0, 8));
+  const TestTensor want(DType::kF64, c.tokens, c.cols), got(DType::kF32, c.tokens, c.cols, c.padding);
+  ref_kernels().clamped_glu(want, x, kLimit);
+  cpu_kernels(isa).clamped_glu(got, x, kLimit);
+  expect_close(got, want, [&](int64_t t, int64_t i, double v) {
+    const double gate = std::min<double>(x.at(t, i), kLimit);
+    const double act = gate / (1 + std::exp(-1.702 * gate));
+    return activation_bound(Activation::kQuickGelu, gate, act) * (kLimit + 1) +
+           (std::abs(act) * (kLimit + 1) + std::abs(v)) * kF32Epsilon + 0x1p-149;
+  });
+  got.expect_padding_untouched();
+}
+
+TEST_P(ElementwiseTest, ScaleAndClampAreExact) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
   Rng rng(c.seed);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, 2 * c.cols, c.fill, c.padding);
-  for (int64_t t = 0; t < c.tokens; ++t)  // gates where exp is large, small or out of range
-    for (int64_t i = 0; i < c.cols && c.fill == Fill::kOrdinary; ++i)
-      x.view().set(t, i, 100 * rng.uniform() - 60);
-  const TestTensor want(DType::kF64, c.tokens, c.cols), got(DType::kF32, c.tokens, c.cols, c.padding);
-  ref_kernels().glu(want, x, Activation::kSilu);
-  cpu_kernels(isa).glu(got, x, Activation::kSilu);
-  expect_close(got, want, [&](int64_t t, int64_t i, double v) {
-    return std::abs(v) * 10 * kF32Epsilon + std::abs(x.at(t, c.cols + i)) * 0x1p-120 + 0x1p-149;
-  });
-  got.expect_padding_untouched();
+  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.cols, c.fill, c.padding);
+  const TestTensor row_factors = random_tensor(rng, DType::kF32, 1, std::max<int64_t>(1, c.tokens));
+  const ConstTensorView factors(row_factors.view().data(), DType::kF32, {c.tokens});
+  const auto compare = [&](const auto& op) {
+    const TestTensor want(DType::kF32, c.tokens, c.cols), got(DType::kF32, c.tokens, c.cols, c.padding);
+    for (int64_t t = 0; t < c.tokens; ++t)
+      for (int64_t i = 0; i < c.cols; ++i)
+        want.view().set(t, i, x.at(t, i)), got.view().set(t, i, x.at(t, i));
+    op(ref_kernels(), want.view());
+    op(cpu_kernels(isa), got.view());
+    expect_bit_equal(got.view(), want.view());
+    got.expect_padding_untouched();
+  };
+  compare([](const Kernels& k, TensorView t) { k.scale(t, 1.7f); });
+  compare([&](const Kernels& k, TensorView t) { k.scale_rows(t, factors); });
+  compare([](const Kernels& k, TensorView t) { k.clamp(t, 0.625f); });
+}
+
+// tanh is good to 4 units in the last place; the quotient and the product round once each, and tanh makes no
+// error of its argument larger.
+TEST_P(ElementwiseTest, SoftCapMatchesReference) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  for (const float cap : {30.0f, 0.7f}) {
+    Rng rng(c.seed);
+    const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.cols, c.fill, c.padding);
+    const TestTensor want(DType::kF64, c.tokens, c.cols);
+    for (int64_t t = 0; t < c.tokens; ++t)
+      for (int64_t i = 0; i < c.cols; ++i) want.view().set(t, i, x.at(t, i));
+    ref_kernels().soft_cap(want, cap);
+    cpu_kernels(isa).soft_cap(x, cap);
+    expect_close(x, want, [](int64_t, int64_t, double v) { return std::abs(v) * 11 * kF32Epsilon; });
+    x.expect_padding_untouched();
+  }
+}
+
+// The sigmoid is of f32, its exp good to 1 unit; exp(-gate) overflows below -88.
+TEST_P(ElementwiseTest, GateRowsMatchesReference) {
+  const auto& [isa, c] = GetParam();
+  LMD_REQUIRE_ISA(isa);
+  Rng rng(c.seed);
+  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.cols, c.fill, c.padding);
+  const TestTensor gate(DType::kF32, c.tokens, 1, 2), want(DType::kF64, c.tokens, c.cols);
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    gate.view().set(t, 0, t == 0 ? -100 : 20 * rng.uniform() - 10);
+    for (int64_t i = 0; i < c.cols; ++i) want.view().set(t, i, x.at(t, i));
+  }
+  ref_kernels().gate_rows(want, gate);
+  cpu_kernels(isa).gate_rows(x, gate);
+  expect_close(x, want,
+               [](int64_t, int64_t, double v) { return std::abs(v) * 6 * kF32Epsilon + 1e15 * 0x1p-120; });
+  x.expect_padding_untouched();
 }
 
 TEST_P(ElementwiseTest, AddIsRoundedOnce) {
@@ -96,17 +224,72 @@ class NonFiniteTest : public ::testing::TestWithParam<CpuIsa> {};
 TEST_P(NonFiniteTest, RowsOfNaNAndInfinityStayInTheirRows) {
   LMD_REQUIRE_ISA(GetParam());
   const Kernels& kernels = cpu_kernels(GetParam());
-  Rng rng(3);
-  const TestTensor x = random_tensor(rng, DType::kF32, 4, 34);
-  const TestTensor clean(DType::kF32, 4, 17), got(DType::kF32, 4, 17);
-  kernels.glu(clean, x, Activation::kSilu);
-  const double values[] = {std::nan(""), HUGE_VAL, -HUGE_VAL};
-  for (int64_t t = 0; t < 3; ++t)
-    for (int64_t i = 0; i < 34; ++i) x.view().set(t, i, values[t]);
-  kernels.glu(got, x, Activation::kSilu);
-  EXPECT_TRUE(std::isnan(got.at(0, 3)));
-  EXPECT_EQ(got.at(1, 3), HUGE_VAL);
-  expect_bit_equal(got.view().slice_rows(3, 1), clean.view().slice_rows(3, 1));
+  for (const Activation activation : kActivations) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    Rng rng(3);
+    const TestTensor x = random_tensor(rng, DType::kF32, 4, 34);
+    const TestTensor clean(DType::kF32, 4, 17), got(DType::kF32, 4, 17);
+    kernels.glu(clean, x, activation);
+    const double values[] = {std::nan(""), HUGE_VAL, -HUGE_VAL};
+    for (int64_t t = 0; t < 3; ++t)
+      for (int64_t i = 0; i < 34; ++i) x.view().set(t, i, values[t]);
+    kernels.glu(got, x, activation);
+    EXPECT_TRUE(std::isnan(got.at(0, 3)));
+    EXPECT_TRUE(std::isnan(got.at(0, 16)));
+    EXPECT_EQ(got.at(1, 3), HUGE_VAL);
+    expect_bit_equal(got.view().slice_rows(3, 1), clean.view().slice_rows(3, 1));
+  }
+}
+
+// NaN stays NaN; infinities are limited.
+TEST_P(NonFiniteTest, LimitsOfNaNAndInfinity) {
+  LMD_REQUIRE_ISA(GetParam());
+  const Kernels& kernels = cpu_kernels(GetParam());
+  for (const bool capped : {false, true}) {
+    const TestTensor x(DType::kF32, 1, 19);
+    const double values[] = {std::nan(""), HUGE_VAL, -HUGE_VAL, 0, -0.0};
+    for (int64_t i = 0; i < 19; ++i) x.view().set(0, i, values[i % 5]);
+    if (capped) {
+      kernels.soft_cap(x, 3);
+    } else {
+      kernels.clamp(x, 3);
+    }
+    const double want[] = {0, 3, -3, 0, -0.0};
+    for (int64_t i = 0; i < 19; ++i) {
+      if (i % 5 == 0) {
+        EXPECT_TRUE(std::isnan(x.at(0, i))) << i;
+        continue;
+      }
+      EXPECT_EQ(x.at(0, i), want[i % 5]) << i;
+      EXPECT_EQ(std::signbit(x.at(0, i)), std::signbit(want[i % 5])) << i;
+    }
+  }
+}
+
+// The reference against values of tables: erf(1) = 0.8427007929, tanh(1) = 0.7615941560, e = 2.7182818285.
+TEST(RefActivations, KnownValues) {
+  const auto activate = [](Activation activation, double value) {
+    const TestTensor x(DType::kF64, 1, 1);
+    x.view().set(0, 0, value);
+    ref_kernels().activate(x, x, activation);
+    return x.at(0, 0);
+  };
+  EXPECT_NEAR(activate(Activation::kSilu, 1), 1 / (1 + 1 / 2.7182818285), 1e-9);
+  EXPECT_NEAR(activate(Activation::kGelu, std::sqrt(2.0)), (1 + 0.8427007929) / std::sqrt(2.0), 1e-9);
+  EXPECT_NEAR(activate(Activation::kGelu, -std::sqrt(2.0)), -(1 - 0.8427007929) / std::sqrt(2.0), 1e-9);
+  EXPECT_NEAR(activate(Activation::kQuickGelu, 1 / 1.702), 1 / 1.702 / (1 + 1 / 2.7182818285), 1e-9);
+  EXPECT_NEAR(activate(Activation::kGeluTanh, 1), 0.8411919906, 1e-9);
+  EXPECT_EQ(activate(Activation::kRelu, -2), 0);
+  EXPECT_EQ(activate(Activation::kRelu, 2), 2);
+}
+
+TEST(RefClampedGlu, ByHand) {
+  const TestTensor x(DType::kF64, 2, 2), out(DType::kF64, 2, 1);
+  x.view().set(0, 0, 9), x.view().set(0, 1, 8);    // both cut to 7
+  x.view().set(1, 0, -9), x.view().set(1, 1, -8);  // the gate is not cut below
+  ref_kernels().clamped_glu(out, x, 7);
+  EXPECT_NEAR(out.at(0, 0), 8 * 7 / (1 + std::exp(-1.702 * 7)), 1e-12);
+  EXPECT_NEAR(out.at(1, 0), -6 * -9 / (1 + std::exp(1.702 * 9)), 1e-12);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, NonFiniteTest, ::testing::ValuesIn(kAllIsas),

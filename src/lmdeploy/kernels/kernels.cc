@@ -58,6 +58,7 @@ void Kernels::glu(TensorView out, ConstTensorView x, Activation activation) cons
 
 void Kernels::clamped_glu(TensorView out, ConstTensorView x, float limit) const {
   checks::glu(*this, "clamped_glu", out, x);
+  checks::limit("clamped_glu", "limit", limit);
   if (x.rows() > 0) do_clamped_glu(out, x, limit);
 }
 
@@ -88,11 +89,13 @@ void Kernels::gate_rows(TensorView x, ConstTensorView gate) const {
 
 void Kernels::clamp(TensorView x, float limit) const {
   checks::in_place(*this, "clamp", x);
+  checks::limit("clamp", "limit", limit);
   if (x.rows() > 0) do_clamp(x, limit);
 }
 
 void Kernels::soft_cap(TensorView x, float cap) const {
   checks::in_place(*this, "soft_cap", x);
+  checks::limit("soft_cap", "cap", cap);
   if (x.rows() > 0) do_soft_cap(x, cap);
 }
 

@@ -13,6 +13,7 @@
 
 #include "lmdeploy/core/tensor.h"
 #include "lmdeploy/core/thread_pool.h"
+#include "lmdeploy/kernels/activation.h"
 
 namespace lmdeploy {
 
@@ -101,14 +102,6 @@ struct AttentionOptions {
   std::optional<ConstTensorView> alibi_slopes = std::nullopt;
   /// Falcon's ALiBi: scale * bf16(bf16(slope) * bf16(j)) is added instead.
   bool alibi_in_bf16 = false;
-};
-
-enum class Activation : uint8_t {
-  kSilu,       // x / (1 + exp(-x))
-  kGelu,       // x / 2 * (1 + erf(x / sqrt(2)))
-  kGeluTanh,   // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
-  kQuickGelu,  // x / (1 + exp(-1.702 x))
-  kRelu,       // max(x, 0)
 };
 
 /// How router logits become experts and weights (Kernels::route).
@@ -217,8 +210,8 @@ class Kernels {
 
   /// Chooses k experts of each token from logits [tokens, experts]: those with the largest choice score,
   /// which is the score (see RouteOptions) plus correction[e] (f32 [experts], optional); of equal ones the
-  /// lower id. ids [tokens, k] i32, by falling choice score; weights [tokens, k] from the scores without
-  /// correction.
+  /// lower id; NaN is less than any number. ids [tokens, k] i32, by falling choice score; weights [tokens, k]
+  /// from the scores without correction.
   void route(TensorView ids, TensorView weights, ConstTensorView logits,
              std::optional<ConstTensorView> correction, const RouteOptions& options) const;
 

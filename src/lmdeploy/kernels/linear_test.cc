@@ -24,32 +24,6 @@ std::string name_of(CpuIsa isa, DType dtype, const LinearCase& c) {
              c.fill, "_pad", c.padding, "_seed", c.seed);
 }
 
-// What the kernel adds up in place of |weight|: scale * integer and min apart, whose sum is the weight. Both
-// are at most twice the largest weight of their group of 32 in the data of random_weight().
-Tensor magnitudes(const Tensor& weight) {
-  Tensor out(DType::kF32, weight.shape());
-  const int64_t cols = weight.dim(1);
-  const float parts = is_quantized(weight.dtype()) ? 4 : 1;
-  for (int64_t r = 0; r < weight.dim(0); ++r) {
-    float* row = out.view().row<float>(r);
-    dequantize(weight.dtype(), ConstTensorView(weight).row_data(r), row, cols);
-    const int64_t group = is_quantized(weight.dtype()) ? 32 : 1;
-    for (int64_t k = 0; k < cols; k += group) {
-      float largest = 0;
-      for (int64_t i = k; i < k + group; ++i) largest = std::max(largest, std::abs(row[i]));
-      std::fill(row + k, row + k + group, parts * largest);
-    }
-  }
-  return out;
-}
-
-TestTensor absolute(ConstTensorView x) {
-  TestTensor out(DType::kF64, x.rows(), x.cols());
-  for (int64_t t = 0; t < x.rows(); ++t)
-    for (int64_t k = 0; k < x.cols(); ++k) out.view().set(t, k, std::abs(x.at(t, k)));
-  return out;
-}
-
 std::optional<ConstTensorView> vector_view(const TestTensor& t, bool wanted) {
   if (!wanted) return std::nullopt;
   return ConstTensorView(t.view().data(), DType::kF32, {t.view().cols()});
@@ -57,8 +31,6 @@ std::optional<ConstTensorView> vector_view(const TestTensor& t, bool wanted) {
 
 class LinearTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType, LinearCase>> {};
 
-// Each sum of n products rounds at most twice a term (the portable multiply-add); sqrt(n) rule: Higham 2002,
-// ch. 4.
 TEST_P(LinearTest, MatchesReference) {
   const auto& [isa, dtype, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
@@ -72,9 +44,8 @@ TEST_P(LinearTest, MatchesReference) {
   cpu_kernels(isa).linear(got, x, *pack(cpu_kernels(isa), weight), vector_view(bias, c.bias));
   const TestTensor total(DType::kF64, c.tokens, c.rows);
   ref_kernels().linear(total, absolute(x), *pack(ref_kernels(), magnitudes(weight)));
-  expect_close(got, want, [&](int64_t t, int64_t n, double v) {
-    return (total.at(t, n) * (2 * std::sqrt(static_cast<double>(cols)) + 4) + std::abs(v) + 3) * kF32Epsilon;
-  });
+  expect_close(got, want,
+               [&](int64_t t, int64_t n, double v) { return linear_bound(cols, total.at(t, n), v); });
   got.expect_padding_untouched();
 }
 

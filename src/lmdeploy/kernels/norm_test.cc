@@ -10,62 +10,101 @@ struct NormCase {
   Fill fill = Fill::kOrdinary;
   int64_t padding = 0;  // elements between rows
   NormOptions options = {};
+  bool bias = false;
+  bool weight_per_run = true;  // one weight for each group; else [hidden]
   uint64_t seed = 1;
+
+  int64_t size() const { return options.group > 0 ? options.group : hidden; }
 };
 
-// An f32 sum of n positive terms (sqrt(n) rule: Higham 2002, ch. 4), and the roundings of rsqrt, the products
-// and the result.
-double bound(int64_t n, double want) {
-  return std::abs(want) * (std::sqrt(static_cast<double>(n)) + 8) * kF32Epsilon;
-}
+// The tensors of one case.
+struct NormProblem {
+  NormCase c;
+  TestTensor x, weight, bias;
+
+  explicit NormProblem(const NormCase& with) : NormProblem(with, Rng(with.seed)) {}
+
+  ConstTensorView weights() const { return vector_of(weight); }
+  NormOptions options() const {
+    NormOptions o = c.options;
+    if (c.bias) o.bias = vector_of(bias);
+    return o;
+  }
+
+  // Sums of n terms in f32 (sqrt(n) rule: Higham 2002, ch. 4), and the roundings of rsqrt, the products, the
+  // bias and the result. LayerNorm's mean has such an error too, relative to the largest element, which the
+  // scale and the weight make larger.
+  double bound(ConstTensorView input, int64_t t, int64_t i, double want) const {
+    const double n = std::sqrt(static_cast<double>(c.size())) + 8;
+    const double relative = (std::abs(want) + (c.bias ? 3 : 0)) * n * kF32Epsilon;
+    if (c.options.kind == NormKind::kRms) return relative;
+    const int64_t begin = i / c.size() * c.size();
+    double mean = 0, variance = 0, largest = 0;
+    for (int64_t k = begin; k < begin + c.size(); ++k) mean += input.at(t, k) / static_cast<double>(c.size());
+    for (int64_t k = begin; k < begin + c.size(); ++k) {
+      variance += std::pow(input.at(t, k) - mean, 2) / static_cast<double>(c.size());
+      largest = std::max(largest, std::abs(input.at(t, k)));
+    }
+    const double factor = (3 + std::abs(c.options.offset)) / std::sqrt(variance + c.options.eps);
+    return relative + largest * n * kF32Epsilon * factor;
+  }
+
+ private:
+  NormProblem(const NormCase& with, Rng rng)
+      : c(with),
+        x(random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding)),
+        weight(random_tensor(rng, DType::kF32, 1, c.weight_per_run ? c.size() : c.hidden)),
+        bias(random_tensor(rng, DType::kF32, 1, c.weight_per_run ? c.size() : c.hidden)) {}
+  static ConstTensorView vector_of(const TestTensor& t) {
+    return {t.view().data(), DType::kF32, {t.view().cols()}};
+  }
+};
 
 class NormTest : public ::testing::TestWithParam<std::tuple<CpuIsa, NormCase>> {};
 
 TEST_P(NormTest, MatchesReference) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
-  Rng rng(c.seed);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding);
-  const TestTensor weight = random_tensor(rng, DType::kF32, 1, c.hidden);
-  const ConstTensorView w(weight.view().data(), DType::kF32, {c.hidden});
+  const NormProblem p(c);
   const TestTensor want(DType::kF64, c.tokens, c.hidden), got(DType::kF32, c.tokens, c.hidden, c.padding);
-  ref_kernels().norm(want, x, w, c.options);
-  cpu_kernels(isa).norm(got, x, w, c.options);
-  expect_close(got, want, [&](int64_t, int64_t, double v) { return bound(c.hidden, v); });
+  ref_kernels().norm(want, p.x, p.weights(), p.options());
+  cpu_kernels(isa).norm(got, p.x, p.weights(), p.options());
+  expect_close(got, want, [&](int64_t t, int64_t i, double v) { return p.bound(p.x, t, i, v); });
   got.expect_padding_untouched();
 }
 
 TEST_P(NormTest, WorksInPlace) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
-  Rng rng(c.seed);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding);
-  const TestTensor weight = random_tensor(rng, DType::kF32, 1, c.hidden);
-  const ConstTensorView w(weight.view().data(), DType::kF32, {c.hidden});
+  const NormProblem p(c);
   const TestTensor apart(DType::kF32, c.tokens, c.hidden);
-  cpu_kernels(isa).norm(apart, x, w, c.options);
-  cpu_kernels(isa).norm(x, x, w, c.options);
-  expect_bit_equal(x.view(), apart.view());
+  cpu_kernels(isa).norm(apart, p.x, p.weights(), p.options());
+  cpu_kernels(isa).norm(p.x, p.x, p.weights(), p.options());
+  expect_bit_equal(p.x.view(), apart.view());
 }
 
 TEST_P(NormTest, AddsTheResidualFirst) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
-  Rng rng(c.seed);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding);
+  if (c.options.group > 0) return;  // add_norm is of whole rows
+  const NormProblem p(c);
+  Rng rng(c.seed + 1);
   const TestTensor residual = random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding);
-  const TestTensor weight = random_tensor(rng, DType::kF32, 1, c.hidden);
-  const ConstTensorView w(weight.view().data(), DType::kF32, {c.hidden});
   const TestTensor sum(DType::kF32, c.tokens, c.hidden), want(DType::kF64, c.tokens, c.hidden);
-  ref_kernels().add(sum, residual, x);  // one rounding to f32, as the op's residual has
-  ref_kernels().norm(want, sum, w, c.options);
+  ref_kernels().add(sum, residual, p.x);  // one rounding to f32, as the op's residual has
+  ref_kernels().norm(want, sum, p.weights(), p.options());
   const TestTensor got(DType::kF32, c.tokens, c.hidden, c.padding);
-  cpu_kernels(isa).add_norm(got, residual, x, w, c.options);
+  cpu_kernels(isa).add_norm(got, residual, p.x, p.weights(), p.options());
   expect_bit_equal(residual.view(), sum.view());
-  expect_close(got, want, [&](int64_t, int64_t, double v) { return bound(c.hidden, v); });
+  expect_close(got, want, [&](int64_t t, int64_t i, double v) { return p.bound(sum, t, i, v); });
 }
 
-constexpr NormCase kCases[] = {
+constexpr NormOptions kLayer = {.eps = 1e-5f, .kind = NormKind::kLayer};
+constexpr NormOptions groups_of(int64_t group, NormKind kind = NormKind::kRms) {
+  return {.kind = kind, .group = group};
+}
+
+const NormCase kCases[] = {
     {0, 8},
     {1, 1},
     {1, 7},
@@ -78,15 +117,52 @@ constexpr NormCase kCases[] = {
     {2, 101, Fill::kHuge},
     {37, 576, Fill::kOrdinary, 16},  // SmolLM2-135M
     {4, 2048, Fill::kOrdinary, 0, {.eps = 1e-5f, .offset = 1}},
+    {3, 33, Fill::kOrdinary, 0, {}, /*bias=*/true},
+    {1, 1, Fill::kOrdinary, 0, kLayer, /*bias=*/true},
+    {2, 15, Fill::kOrdinary, 0, kLayer},
+    {2, 16, Fill::kEqual, 0, kLayer, /*bias=*/true},
+    {3, 17, Fill::kOrdinary, 5, kLayer, /*bias=*/true},
+    {2, 101, Fill::kTiny, 0, kLayer},
+    {2, 101, Fill::kHuge, 0, kLayer},
+    {3, 4544, Fill::kOrdinary, 0, kLayer, /*bias=*/true},  // Falcon-7B
+    {3, 40, Fill::kOrdinary, 0, groups_of(1)},
+    {3, 42, Fill::kOrdinary, 3, groups_of(7)},
+    {3, 60, Fill::kOrdinary, 0, groups_of(20), /*bias=*/true},
+    {3, 60, Fill::kOrdinary, 0, groups_of(20), /*bias=*/true, /*weight_per_run=*/false},
+    {3, 60, Fill::kOrdinary, 0, groups_of(20, NormKind::kLayer), false, /*weight_per_run=*/false},
+    {5, 2048, Fill::kOrdinary, 64, groups_of(128)},  // Qwen3's query heads
 };
 
 INSTANTIATE_TEST_SUITE_P(Cases, NormTest,
                          ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kCases)),
                          [](const auto& test) {
                            const NormCase& c = std::get<1>(test.param);
-                           return cat(std::get<0>(test.param), "_", c.tokens, "x", c.hidden, "_", c.fill,
-                                      "_pad", c.padding, "_seed", c.seed);
+                           return cat(std::get<0>(test.param),
+                                      c.options.kind == NormKind::kRms ? "_rms_" : "_layer_", c.tokens, "x",
+                                      c.hidden, "_group", c.options.group, c.bias ? "_bias" : "",
+                                      c.weight_per_run ? "_" : "_all_weights_", c.fill, "_pad", c.padding,
+                                      "_seed", c.seed);
                          });
+
+// The reference against numbers worked out by hand: mean and variance of {1, 3} and {5, 9}.
+TEST(RefNorm, EachFormByHand) {
+  const TestTensor x(DType::kF64, 1, 4), out(DType::kF64, 1, 4);
+  const double values[] = {1, 3, 5, 9};
+  for (int64_t i = 0; i < 4; ++i) x.view().set(0, i, values[i]);
+  Tensor two(DType::kF32, {2}), four(DType::kF32, {4}), bias(DType::kF32, {4});
+  two.span<float>()[0] = 1, two.span<float>()[1] = 2;
+  for (size_t i = 0; i < 4; ++i) four.span<float>()[i] = static_cast<float>(i), bias.span<float>()[i] = 10;
+  const auto expect = [&](const std::array<double, 4>& want) {
+    for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(out.at(0, i), want[static_cast<size_t>(i)], 1e-12) << i;
+  };
+  ref_kernels().norm(out, x, four, {.eps = 0, .bias = bias});
+  const double rms = std::sqrt((1 + 9 + 25 + 81) / 4.0);
+  expect({10, 10 + 3 / rms, 10 + 10 / rms, 10 + 27 / rms});
+  ref_kernels().norm(out, x, two, {.eps = 0, .offset = 1, .kind = NormKind::kLayer, .group = 2});
+  expect({-2, 3, -2, 3});
+  ref_kernels().norm(out, x, four, {.eps = 3, .kind = NormKind::kLayer, .group = 2, .bias = bias});
+  expect({10, 10 + 0.5, 10 - 4 / std::sqrt(7), 10 + 6 / std::sqrt(7)});
+}
 
 TEST(RefAddNorm, IsAddThenNorm) {
   Rng rng(5);

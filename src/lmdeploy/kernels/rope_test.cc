@@ -11,6 +11,7 @@ struct RopeCase {
   int64_t rotary_dim;
   bool interleaved = false;
   int64_t padding = 0;
+  int64_t first = 0;
   uint64_t seed = 1;
 };
 
@@ -52,7 +53,7 @@ TEST_P(RopeTest, RotationMatchesReference) {
   const TestTensor want(DType::kF64, c.tokens, cols);
   for (int64_t t = 0; t < c.tokens; ++t)
     for (int64_t i = 0; i < cols; ++i) want.view().set(t, i, x.at(t, i));
-  const RopeOptions options = {.head_dim = c.head_dim, .interleaved = c.interleaved};
+  const RopeOptions options = {.head_dim = c.head_dim, .interleaved = c.interleaved, .first = c.first};
   ref_kernels().rope(want, table, options);
   cpu_kernels(isa).rope(x, table, options);
   constexpr double kLargest = 3 * 3 + 3 * 3;  // of |a cos| + |b sin|: random_tensor's range
@@ -60,7 +61,7 @@ TEST_P(RopeTest, RotationMatchesReference) {
   x.expect_padding_untouched();
 }
 
-TEST_P(RopeTest, ElementsPastRotaryDimPassThrough) {
+TEST_P(RopeTest, ElementsBesideTheRotatedOnesPassThrough) {
   const auto& [isa, c] = GetParam();
   LMD_REQUIRE_ISA(isa);
   Rng rng(c.seed);
@@ -68,10 +69,11 @@ TEST_P(RopeTest, ElementsPastRotaryDimPassThrough) {
   Rng again(c.seed);
   const TestTensor before = random_tensor(again, DType::kF32, c.tokens, c.heads * c.head_dim);
   const TestTensor table = random_tensor(rng, DType::kF32, c.tokens, c.rotary_dim);
-  cpu_kernels(isa).rope(x, table, {.head_dim = c.head_dim, .interleaved = c.interleaved});
+  cpu_kernels(isa).rope(x, table, {.head_dim = c.head_dim, .interleaved = c.interleaved, .first = c.first});
   for (int64_t t = 0; t < c.tokens; ++t) {
     for (int64_t i = 0; i < x.view().cols(); ++i) {
-      if (i % c.head_dim < c.rotary_dim) continue;
+      const int64_t d = i % c.head_dim - c.first;
+      if (d >= 0 && d < c.rotary_dim) continue;
       ASSERT_EQ(x.at(t, i), before.at(t, i)) << t << ", " << i;
     }
   }
@@ -90,6 +92,9 @@ constexpr RopeCase kCases[] = {
     {2, 1, 13, 4},              // an odd head
     {33, 9, 64, 64, false, 8},  // SmolLM2-135M
     {4, 4, 128, 128, true},
+    {3, 2, 80, 32, false, 3, 48},  // the last ones
+    {3, 2, 13, 4, true, 0, 5},
+    {2, 16, 192, 64, true, 0, 128},  // DeepSeek-V2's queries
 };
 
 INSTANTIATE_TEST_SUITE_P(Cases, RopeTest,
@@ -98,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, RopeTest,
                            const RopeCase& c = std::get<1>(test.param);
                            return cat(std::get<0>(test.param), "_", c.tokens, "x", c.heads, "x", c.head_dim,
                                       "_rotary", c.rotary_dim, c.interleaved ? "_pairs" : "_halves", "_pad",
-                                      c.padding, "_seed", c.seed);
+                                      c.padding, "_first", c.first, "_seed", c.seed);
                          });
 
 // A rotation by known angles, so that the reference itself is judged: pairs, direction and layout.
@@ -116,6 +121,10 @@ TEST(RefRope, RotatesByTheAngle) {
     ref_kernels().rope(x, table, {.head_dim = 5, .interleaved = interleaved});
     const double halves[] = {-6, 4, 2, 8, 5}, pairs[] = {-4, 2, 6, 8, 5};
     for (int i = 0; i < 5; ++i) EXPECT_NEAR(x.at(0, i), interleaved ? pairs[i] : halves[i], 1e-12) << i;
+    for (int i = 0; i < 5; ++i) x.view().set(0, i, i);  // 1..4, one later
+    ref_kernels().rope(x, table, {.head_dim = 5, .interleaved = interleaved, .first = 1});
+    EXPECT_EQ(x.at(0, 0), 0);
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(x.at(0, i + 1), interleaved ? pairs[i] : halves[i], 1e-12) << i;
   }
 }
 

@@ -20,6 +20,8 @@
 
 namespace lmdeploy {
 
+constexpr double kF32Epsilon = 0x1p-24;
+
 inline constexpr std::array kAllIsas = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
 inline constexpr std::array kWeightKinds = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
                                             DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
@@ -142,6 +144,39 @@ inline std::unique_ptr<PackedWeight> pack(const Kernels& kernels, const Tensor& 
   return kernels.pack_weight(parts);
 }
 
+/// What the kernel adds up in place of |weight|: scale * integer and min apart, whose sum is the weight. Both
+/// are at most twice the largest weight of their group of 32 in the data of random_weight().
+inline Tensor magnitudes(const Tensor& weight) {
+  Tensor out(DType::kF32, weight.shape());
+  const int64_t cols = weight.dim(1);
+  const float parts = is_quantized(weight.dtype()) ? 4 : 1;
+  for (int64_t r = 0; r < weight.dim(0); ++r) {
+    float* row = out.view().row<float>(r);
+    dequantize(weight.dtype(), ConstTensorView(weight).row_data(r), row, cols);
+    const int64_t group = is_quantized(weight.dtype()) ? 32 : 1;
+    for (int64_t k = 0; k < cols; k += group) {
+      float largest = 0;
+      for (int64_t i = k; i < k + group; ++i) largest = std::max(largest, std::abs(row[i]));
+      std::fill(row + k, row + k + group, parts * largest);
+    }
+  }
+  return out;
+}
+
+inline TestTensor absolute(ConstTensorView x) {
+  TestTensor out(DType::kF64, x.rows(), x.cols());
+  for (int64_t t = 0; t < x.rows(); ++t)
+    for (int64_t k = 0; k < x.cols(); ++k) out.view().set(t, k, std::abs(x.at(t, k)));
+  return out;
+}
+
+/// Of one output of linear(), `total` being the sum of absolute(x) times magnitudes(): each sum of n products
+/// rounds at most twice a term (the portable multiply-add); sqrt(n) rule: Higham 2002, ch. 4. The bias is at
+/// most 3.
+inline double linear_bound(int64_t cols, double total, double want) {
+  return (total * (2 * std::sqrt(static_cast<double>(cols)) + 4) + std::abs(want) + 3) * kF32Epsilon;
+}
+
 /// |got - want| <= bound(row, col, want) everywhere; equal infinities and two NaNs are equal. Prints the
 /// worst element by error / bound.
 template <typename Bound>
@@ -195,8 +230,6 @@ void expect_invalid(const Call& call, const std::string& text) {
     EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
   }
 }
-
-constexpr double kF32Epsilon = 0x1p-24;
 
 }  // namespace lmdeploy
 

@@ -115,24 +115,15 @@ void AttentionCall::run_span(const AttentionTask& task, int64_t span, const Stat
                       .scratch = thread_memory + query_floats()});
 }
 
-// A row's first span is taken over, not merged: the bits must not depend on where its task began.
+// A state that has seen nothing, (-inf, 0, 0), merges exactly: the bits do not depend on where a task began.
 void AttentionCall::merge(const AttentionTask& task, int64_t span, const State& total,
                           const State& other) const {
   const int64_t stride = value_stride(value_dim());
   for (int64_t i = 0; i < queries(task); ++i) {
     const int64_t end = task.first_keys + i / group();
-    const int64_t row_first_span = std::max<int64_t>(0, end - window()) / kSpanKeys;
-    if (end <= span * kSpanKeys || span < row_first_span) continue;  // sees nothing of this span
-    float* values = total.values + i * stride;
-    const float* other_values = other.values + i * stride;
-    if (span == row_first_span) {
-      total.max[i] = other.max[i];
-      total.sum[i] = other.sum[i];
-      std::copy_n(other_values, stride, values);
-      continue;
-    }
-    ops.merge_spans(total.max + i, total.sum + i, values, other.max[i], other.sum[i], other_values,
-                    value_dim());
+    if (end <= span * kSpanKeys || end - window() >= (span + 1) * kSpanKeys) continue;  // sees none of it
+    ops.merge_spans(total.max + i, total.sum + i, total.values + i * stride, other.max[i], other.sum[i],
+                    other.values + i * stride, value_dim());
   }
 }
 

@@ -62,13 +62,13 @@ std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads, C
 
 namespace cpu {
 
-float* Scratch::floats(int64_t count) {
-  const auto bytes = static_cast<size_t>(count) * sizeof(float);
+std::byte* Scratch::bytes(int64_t count) {
+  const auto bytes = static_cast<size_t>(count);
   if (bytes > buffer_.size()) {
     buffer_ = Buffer();  // free first: the old content is not needed
     buffer_ = Buffer(bytes, host_allocator());
   }
-  return reinterpret_cast<float*>(buffer_.data());
+  return buffer_.data();
 }
 
 CpuKernels::CpuKernels(std::shared_ptr<ThreadPool> threads, CpuIsa isa, const IsaOps& ops)

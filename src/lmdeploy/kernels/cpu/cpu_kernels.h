@@ -14,10 +14,13 @@ namespace lmdeploy::cpu {
 /// Memory that is kept from call to call and only ever grows.
 class Scratch {
  public:
-  /// At least `count` uninitialised floats, 64-byte aligned; what was there before is lost.
-  float* floats(int64_t count);
+  /// At least `count` uninitialised values, 64-byte aligned; what was there before is lost.
+  float* floats(int64_t count) { return reinterpret_cast<float*>(bytes(count * 4)); }
+  double* doubles(int64_t count) { return reinterpret_cast<double*>(bytes(count * 8)); }
 
  private:
+  std::byte* bytes(int64_t count);
+
   Buffer buffer_;
 };
 
@@ -35,6 +38,19 @@ struct AttentionTask {
   int64_t first_span() const { return first_key / kSpanKeys; }
   int64_t end_span() const { return (end_key() + kSpanKeys - 1) / kSpanKeys; }
   int64_t num_spans() const { return end_span() - first_span(); }
+};
+
+/// The rows of an expert_linear() that belong to one expert.
+struct ExpertTask {
+  const CpuWeight* weight;
+  int64_t first_row;
+  PackedTokens tokens;
+  const float* bias;     // nullptr: none
+  int64_t tiles_before;  // of tokens, of the tasks before this one
+  int64_t cost_before;   // of the tasks before this one
+  int64_t panel_cost;    // about proportional to the time that one panel takes
+
+  int64_t end_cost() const { return cost_before + weight->num_panels() * panel_cost; }
 };
 
 class CpuKernels final : public Kernels {
@@ -93,8 +109,16 @@ class CpuKernels final : public Kernels {
   void norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
                 const NormOptions& options) const;
 
-  /// Shared scratch for the rearranged tokens of a linear(), in the forms that the weight's parts need.
-  PackedTokens plan_tokens(const CpuWeight& weight, int64_t tokens) const;
+  /// Shared scratch for the rearranged rows of a linear(), in the forms that the kinds of the weights need.
+  PackedTokens plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const;
+  /// Tiles of rows of `cols` elements whose packing is worth waking a thread.
+  int64_t pack_grain(int64_t cols) const;
+  /// Panels [begin, end) of a weight times packed tokens; `out` and `bias` are those of the weight's row 0.
+  void run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
+                  const float* bias, float* out, int64_t out_stride, int worker) const;
+  /// Fills expert_tasks_ with the experts that have rows.
+  void plan_experts(ConstTensorView x, std::span<const PackedWeight* const> experts,
+                    ConstTensorView expert_start, const std::optional<ConstTensorView>& bias) const;
 
   std::shared_ptr<ThreadPool> threads_;
   CpuIsa isa_;
@@ -103,6 +127,7 @@ class CpuKernels final : public Kernels {
   mutable std::vector<Scratch> thread_scratch_;
   mutable Scratch shared_scratch_;
   mutable std::vector<AttentionTask> attention_tasks_;
+  mutable std::vector<ExpertTask> expert_tasks_;
 };
 
 /// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.

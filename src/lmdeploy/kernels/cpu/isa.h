@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lmdeploy/kernels/activation.h"
+
 namespace lmdeploy::cpu {
 
 /// Kinds of packed weights and of cache elements, a DType for ISA code.
@@ -92,6 +94,20 @@ constexpr int64_t attention_scratch(int64_t head_dim) {
   return kTileKeys * (head_dim + value_stride(head_dim)) + 16 * kTileKeys;
 }
 
+/// One row that is normalised run by run.
+struct NormRow {
+  float* out;  // [runs * size], as x; may be x
+  const float* x;
+  const float* weight;
+  const float* bias;  // nullptr: none
+  int64_t size;       // of a run
+  int64_t runs;
+  int64_t weight_step;  // from a run's weights (and biases) to the next: 0 or size
+  float eps;
+  float offset;
+  bool centred;  // LayerNorm: the mean is taken off first
+};
+
 struct IsaOps {
   int64_t token_tile;  // tokens in a full register tile
 
@@ -111,9 +127,17 @@ struct IsaOps {
   /// out = values / sum once a key of value 0 with the score `sink` (-inf: none) has joined.
   void (*finish_row)(float* out, const float* values, float max, float sum, float sink, int64_t value_dim);
 
-  void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps, float offset);
-  void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
+  void (*norm)(const NormRow& row);
+  void (*activate)(Activation activation, float* out, const float* x, int64_t n);
+  void (*glu)(Activation activation, float* out, const float* gate, const float* up, int64_t n);
+  void (*clamped_glu)(float* out, const float* gate, const float* up, int64_t n, float limit);
   void (*add)(float* out, const float* a, const float* b, int64_t n);
+  void (*scale)(float* x, int64_t n, float factor);
+  void (*clamp)(float* x, int64_t n, float limit);
+  void (*soft_cap)(float* x, int64_t n, float cap);
+  /// out[i] = sum_j weights[j] * x[rows[j] * stride + i], j rising in [0, count)
+  void (*weighted_sum)(float* out, int64_t n, const float* x, int64_t stride, const int32_t* rows,
+                       const float* weights, int64_t count);
   /// One token: `heads` heads of head_dim, `half` pairs each.
   void (*rope)(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
   /// f32 to an f32, f16 or bf16 row.

@@ -1,4 +1,4 @@
-// Kernels::linear and embedding on the CPU: splits the panels of a weight among the threads.
+// Kernels::linear, expert_linear and embedding on the CPU: splits the panels of weights among the threads.
 #include <algorithm>
 
 #include "lmdeploy/kernels/checks.h"
@@ -20,7 +20,28 @@ void for_parts(const CpuWeight& weight, int64_t begin, int64_t end, const Body& 
   }
 }
 
+// The rows [first, first + count) as tokens of their own.
+PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count, int64_t token_tile) {
+  const auto at = [](float* p, int64_t floats) { return p == nullptr ? nullptr : p + floats; };
+  return {.x = at(all.x, first * all.cols),
+          .shifted_x = at(all.shifted_x, first * all.cols),
+          .sums = at(all.sums, first * (all.cols / kSumGroup)),
+          .tokens = count,
+          .cols = all.cols,
+          .num_tiles = (count + token_tile - 1) / token_tile};
+}
+
+template <typename View>
+int64_t row_floats(const View& view) {
+  return view.row_stride_bytes() / static_cast<int64_t>(sizeof(float));
+}
+
 }  // namespace
+
+int64_t CpuKernels::pack_grain(int64_t cols) const {
+  constexpr int64_t kPackElements = 65536;  // a thread's share that is worth waking it
+  return kPackElements / (cols * ops_.token_tile) + 1;
+}
 
 void CpuKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
   const CpuWeight& weight = cpu_weight("embedding", table);
@@ -29,51 +50,102 @@ void CpuKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedW
            [&](int64_t t) { weight.read_row(ids.row<int32_t>(0)[t], out.row<float>(t)); });
 }
 
-PackedTokens CpuKernels::plan_tokens(const CpuWeight& weight, int64_t tokens) const {
-  bool plain = false, shifted = false, sums = false;
-  for (const CpuWeight::Part& part : weight.parts()) {
-    (has_shifted_columns(part.kind) ? shifted : plain) = true;
-    sums |= needs_sums(part.kind);
-  }
-  const int64_t size = tokens * weight.cols();
+PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const {
+  const int64_t size = tokens * cols;
   float* memory = shared_scratch_.floats(2 * size + size / kSumGroup);
-  return {.x = plain ? memory : nullptr,
-          .shifted_x = shifted ? memory + size : nullptr,
-          .sums = sums ? memory + 2 * size : nullptr,
+  return {.x = forms.plain ? memory : nullptr,
+          .shifted_x = forms.shifted ? memory + size : nullptr,
+          .sums = forms.sums ? memory + 2 * size : nullptr,
           .tokens = tokens,
-          .cols = weight.cols(),
+          .cols = cols,
           .num_tiles = (tokens + ops_.token_tile - 1) / ops_.token_tile};
+}
+
+void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
+                            const float* bias, float* out, int64_t out_stride, int worker) const {
+  float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);
+  for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
+    const int64_t row = panel * kPanelRows;
+    ops_.linear({.kind = part.kind,
+                 .panels = weight.panels(part) + panel * part.panel_bytes,
+                 .panel_bytes = part.panel_bytes,
+                 .num_panels = num_panels,
+                 .tokens = tokens,
+                 .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
+                 .out = out + part.first_row + row,
+                 .out_stride = out_stride,
+                 .rows = std::min(part.rows - row, num_panels * kPanelRows),
+                 .scratch = scratch});
+  });
 }
 
 void CpuKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                            std::optional<ConstTensorView> bias) const {
   const CpuWeight& w = cpu_weight("linear", weight);
-  const int64_t tokens = x.rows();
-  const int64_t cols = x.cols();
-  const PackedTokens packed = plan_tokens(w, tokens);
-  const auto stride = [](const auto& t) {
-    return t.row_stride_bytes() / static_cast<int64_t>(sizeof(float));
-  };
-  constexpr int64_t kPackElements = 65536;  // a thread's share that is worth waking it
-  for_pieces(packed.num_tiles, kPackElements / (cols * ops_.token_tile) + 1,
-             [&](int, int64_t begin, int64_t end) {
-               ops_.pack_tokens(packed, x.row<float>(0), stride(x), begin, end);
-             });
+  const PackedTokens packed = plan_tokens(w.token_forms(), x.rows(), x.cols());
+  for_pieces(packed.num_tiles, pack_grain(x.cols()), [&](int, int64_t begin, int64_t end) {
+    ops_.pack_tokens(packed, x.row<float>(0), row_floats(x), begin, end);
+  });
   for_pieces(w.num_panels(), 1, [&](int worker, int64_t begin, int64_t end) {
-    float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);
-    for_parts(w, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
-      const int64_t row = panel * kPanelRows;
-      ops_.linear({.kind = part.kind,
-                   .panels = w.panels(part) + panel * part.panel_bytes,
-                   .panel_bytes = part.panel_bytes,
-                   .num_panels = num_panels,
-                   .tokens = packed,
-                   .bias = bias ? bias->row<float>(0) + part.first_row + row : nullptr,
-                   .out = out.row<float>(0) + part.first_row + row,
-                   .out_stride = stride(out),
-                   .rows = std::min(part.rows - row, num_panels * kPanelRows),
-                   .scratch = scratch});
-    });
+    run_panels(w, begin, end, packed, bias ? bias->row<float>(0) : nullptr, out.row<float>(0),
+               row_floats(out), worker);
+  });
+}
+
+// A task's tokens are one run of rows of x, packed as linear() would: tiles of other experts change no bit.
+void CpuKernels::plan_experts(ConstTensorView x, std::span<const PackedWeight* const> experts,
+                              ConstTensorView expert_start,
+                              const std::optional<ConstTensorView>& bias) const {
+  constexpr int64_t kDecodeCost = 4;  // of a panel, in the tokens that it is multiplied with
+  const auto* start = expert_start.row<int32_t>(0);
+  std::vector<ExpertTask>& tasks = expert_tasks_;
+  tasks.clear();
+  TokenForms forms;
+  for (size_t e = 0; e < experts.size(); ++e)
+    if (start[e + 1] > start[e]) forms.add(cpu_weight("expert_linear", *experts[e]).token_forms());
+  const PackedTokens all = plan_tokens(forms, x.rows(), x.cols());
+  int64_t tiles = 0, cost = 0;
+  for (size_t e = 0; e < experts.size(); ++e) {
+    const int64_t rows = start[e + 1] - start[e];
+    if (rows == 0) continue;
+    tasks.push_back({.weight = &cpu_weight("expert_linear", *experts[e]),
+                     .first_row = start[e],
+                     .tokens = slice_tokens(all, start[e], rows, ops_.token_tile),
+                     .bias = bias ? bias->row<float>(static_cast<int64_t>(e)) : nullptr,
+                     .tiles_before = tiles,
+                     .cost_before = cost,
+                     .panel_cost = kDecodeCost + rows});
+    tiles += tasks.back().tokens.num_tiles;
+    cost = tasks.back().end_cost();
+  }
+}
+
+void CpuKernels::do_expert_linear(TensorView out, ConstTensorView x,
+                                  std::span<const PackedWeight* const> experts, ConstTensorView expert_start,
+                                  std::optional<ConstTensorView> bias) const {
+  checks::expert_values(expert_start, x.rows());
+  plan_experts(x, experts, expert_start, bias);
+  const std::vector<ExpertTask>& tasks = expert_tasks_;
+  const int64_t num_tiles = tasks.back().tiles_before + tasks.back().tokens.num_tiles;
+  for_pieces(num_tiles, pack_grain(x.cols()), [&](int, int64_t begin, int64_t end) {
+    for (const ExpertTask& task : tasks) {
+      const int64_t from = std::max(begin - task.tiles_before, int64_t{0});
+      const int64_t to = std::min(end - task.tiles_before, task.tokens.num_tiles);
+      if (from < to) ops_.pack_tokens(task.tokens, x.row<float>(task.first_row), row_floats(x), from, to);
+    }
+  });
+  // Pieces of equal cost; a panel belongs to the piece in which its cost begins.
+  for_pieces(tasks.back().end_cost(), 1, [&](int worker, int64_t begin, int64_t end) {
+    for (const ExpertTask& task : tasks) {
+      const auto panel_at = [&task](int64_t cost) {
+        const int64_t panel = (cost - task.cost_before + task.panel_cost - 1) / task.panel_cost;
+        return std::clamp(panel, int64_t{0}, task.weight->num_panels());
+      };
+      const int64_t from = panel_at(begin), to = panel_at(end);
+      if (from < to)
+        run_panels(*task.weight, from, to, task.tokens, task.bias, out.row<float>(task.first_row),
+                   row_floats(out), worker);
+    }
   });
 }
 

@@ -208,6 +208,7 @@ CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, Threa
                       .num_panels = num_panels,
                       .panel_bytes = panel_bytes,
                       .offset = bytes});
+    token_forms_.add(parts_.back().kind);
     first_row += part.dim(0);
     num_panels_ += num_panels;
     bytes += (num_panels * panel_bytes + 63) / 64 * 64;  // parts begin on a cache line

@@ -13,6 +13,23 @@ namespace lmdeploy::cpu {
 /// Throws Error(kUnsupported) for a dtype without a Kind.
 Kind kind_of(DType dtype);
 
+/// The forms of the tokens that linear() reads for some kinds of weights, see PackedTokens.
+struct TokenForms {
+  bool plain = false;
+  bool shifted = false;
+  bool sums = false;
+
+  void add(Kind kind) {
+    (has_shifted_columns(kind) ? shifted : plain) = true;
+    sums |= needs_sums(kind);
+  }
+  void add(const TokenForms& other) {
+    plain |= other.plain;
+    shifted |= other.shifted;
+    sums |= other.sums;
+  }
+};
+
 class CpuWeight final : public PackedWeight {
  public:
   /// Rows of one kind; the last panel is filled up with rows of zeros.
@@ -33,6 +50,7 @@ class CpuWeight final : public PackedWeight {
   const std::byte* panels(const Part& part) const { return buffer_.data() + part.offset; }
   /// Panels of all parts together.
   int64_t num_panels() const { return num_panels_; }
+  const TokenForms& token_forms() const { return token_forms_; }
   /// dst[k] = row `row`, bit-equal to dequantize() of the original.
   void read_row(int64_t row, float* dst) const;
 
@@ -40,6 +58,7 @@ class CpuWeight final : public PackedWeight {
   std::vector<Part> parts_;
   Buffer buffer_;
   int64_t num_panels_ = 0;
+  TokenForms token_forms_;
 };
 
 }  // namespace lmdeploy::cpu

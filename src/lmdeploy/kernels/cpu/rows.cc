@@ -22,28 +22,19 @@ void CpuKernels::do_add_norm(TensorView out, TensorView residual, ConstTensorVie
   });
 }
 
-// One row: run by run where the options ask for groups.
 void CpuKernels::norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
                           const NormOptions& options) const {
   const int64_t size = options.group > 0 ? options.group : n;
-  const int64_t step = weight.cols() == size ? 0 : size;  // from a group's weights to the next
-  const auto* w = weight.row<float>(0);
-  const auto* bias = options.bias ? options.bias->row<float>(0) : nullptr;
-  for (int64_t begin = 0; begin < n; begin += size, w += step, bias += bias == nullptr ? 0 : step) {
-    if (options.kind == NormKind::kRms && bias == nullptr) {
-      ops_.rms_norm(out + begin, x + begin, w, size, options.eps, options.offset);
-      continue;
-    }
-    double mean = 0, sum_sq = 0;
-    if (options.kind == NormKind::kLayer)
-      for (int64_t i = 0; i < size; ++i) mean += x[begin + i];
-    mean /= static_cast<double>(size);
-    for (int64_t i = 0; i < size; ++i) sum_sq += (x[begin + i] - mean) * (x[begin + i] - mean);
-    const double scale = 1 / std::sqrt(sum_sq / static_cast<double>(size) + options.eps);
-    for (int64_t i = 0; i < size; ++i)
-      out[begin + i] = static_cast<float>((x[begin + i] - mean) * scale * (w[i] + options.offset) +
-                                          (bias == nullptr ? 0 : bias[i]));
-  }
+  ops_.norm({.out = out,
+             .x = x,
+             .weight = weight.row<float>(0),
+             .bias = options.bias ? options.bias->row<float>(0) : nullptr,
+             .size = size,
+             .runs = size == 0 ? 0 : n / size,
+             .weight_step = weight.cols() == size ? 0 : size,
+             .eps = options.eps,
+             .offset = options.offset,
+             .centred = options.kind == NormKind::kLayer});
 }
 
 void CpuKernels::do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,

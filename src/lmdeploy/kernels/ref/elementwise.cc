@@ -14,7 +14,7 @@ double activated(double x, Activation activation) {
     case Activation::kSilu:
       return x * sigmoid(x);
     case Activation::kGelu:
-      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+      return x / 2 * std::erfc(-x / std::sqrt(2.0));  // 1 + erf, without the cancellation
     case Activation::kGeluTanh:
       return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::kQuickGelu:

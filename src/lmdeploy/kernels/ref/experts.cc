@@ -1,6 +1,7 @@
 // Reference of the ops of mixture-of-experts layers.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "lmdeploy/kernels/checks.h"
@@ -10,6 +11,8 @@ namespace lmdeploy {
 namespace {
 
 using Values = std::vector<double>;
+
+constexpr double kLowest = std::numeric_limits<double>::lowest();
 
 // Indices of the `count` largest, largest first; of equal ones the lower index first.
 std::vector<int64_t> largest(const Values& values, int64_t count) {
@@ -78,6 +81,8 @@ void RefKernels::do_route(TensorView ids, TensorView weights, ConstTensorView lo
     Values choice = scores;
     if (correction)
       for (int64_t e = 0; e < logits.cols(); ++e) choice[static_cast<size_t>(e)] += correction->at(e);
+    for (double& value : choice)
+      value = value > kLowest ? value : kLowest;  // a NaN or -inf can still be chosen
     if (options.groups_kept < options.num_groups) keep_best_groups(choice, options);
     const std::vector<int64_t> chosen = largest(choice, ids.cols());
     Values chosen_scores;
@@ -92,6 +97,7 @@ void RefKernels::do_route(TensorView ids, TensorView weights, ConstTensorView lo
 
 void RefKernels::do_sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
                                    ConstTensorView ids) const {
+  checks::index_values("sort_by_expert", "ids", ids, expert_start.cols() - 1);
   int32_t next = 0;
   for (int32_t expert = 0; expert + 1 < expert_start.cols(); ++expert) {
     expert_start.row<int32_t>(0)[expert] = next;
@@ -123,6 +129,7 @@ void RefKernels::do_expert_linear(TensorView out, ConstTensorView x,
 
 void RefKernels::do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
                                     ConstTensorView pair_rows) const {
+  checks::index_values("combine_experts", "pair_rows", pair_rows, x.rows());
   for_elements(out, [&](int64_t t, int64_t i) {
     double sum = 0;
     for (int64_t j = 0; j < weights.cols(); ++j)

@@ -16,9 +16,16 @@ void merge_spans(float* max, float* sum, float* values, float other_max, float o
                  const float* other_values, int64_t value_dim);
 void finish_row(float* out, const float* values, float max, float sum, float sink, int64_t value_dim);
 
-void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps, float offset);
-void silu_mul(float* out, const float* gate, const float* up, int64_t n);
+void norm(const NormRow& row);
+void activate(Activation activation, float* out, const float* x, int64_t n);
+void glu(Activation activation, float* out, const float* gate, const float* up, int64_t n);
+void clamped_glu(float* out, const float* gate, const float* up, int64_t n, float limit);
 void add(float* out, const float* a, const float* b, int64_t n);
+void scale(float* x, int64_t n, float factor);
+void clamp(float* x, int64_t n, float limit);
+void soft_cap(float* x, int64_t n, float cap);
+void weighted_sum(float* out, int64_t n, const float* x, int64_t stride, const int32_t* rows,
+                  const float* weights, int64_t count);
 void rope(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
 void store_row(Kind kind, std::byte* dst, const float* src, int64_t n);
 

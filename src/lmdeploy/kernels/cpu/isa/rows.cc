@@ -1,4 +1,4 @@
-// The ops that work row by row: norms, activations, rotations, conversions.
+// The ops that work row by row: norms, rotations, conversions.
 #include "lmdeploy/kernels/cpu/isa/functions.h"
 #include "lmdeploy/kernels/cpu/isa/simd.h"
 
@@ -30,28 +30,50 @@ void rope_pairs(float* head, const float* table, int64_t half) {
   }
 }
 
-}  // namespace
-
-void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps, float offset) {
+/// One run: in LayerNorm's form the mean is taken off in a pass of its own, so that no digits cancel.
+template <bool kCentred, bool kBias>
+LMD_INLINE void norm_run(const NormRow& r, int64_t first, const float* weight, const float* bias) {
+  const float* x = r.x + first;
+  float* out = r.out + first;
+  const int64_t n = r.size;
+  const auto count = static_cast<float>(n);
+  float mean = 0;
+  if constexpr (kCentred) {
+    VecF sum{};
+    for (int64_t i = 0; i < n; i += kLanes) sum += load(x + i, n - i);
+    mean = reduce_add(sum) / count;
+  }
   VecF sum_sq{};
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const VecF v = load(x + i, n - i);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const VecF v = load(x + i) - mean;
     sum_sq = fma(v, v, sum_sq);
   }
-  const float scale = 1 / __builtin_sqrtf(reduce_add(sum_sq) / static_cast<float>(n) + eps);
-  for (int64_t i = 0; i < n; i += kLanes)
-    store(out + i, load(x + i, n - i) * scale * (load(weight + i, n - i) + offset), n - i);
-}
-
-void silu_mul(float* out, const float* gate, const float* up, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const VecF g = load(gate + i, n - i);
-    store(out + i, g / (1.0f + exp(-g)) * load(up + i, n - i), n - i);
+  if (i < n) {
+    const VecF v = lane_index() < static_cast<int32_t>(n - i) ? load(x + i, n - i) - mean : VecF{};
+    sum_sq = fma(v, v, sum_sq);
+  }
+  const float scale = 1 / __builtin_sqrtf(reduce_add(sum_sq) / count + r.eps);
+  for (i = 0; i < n; i += kLanes) {
+    const VecF w = load(weight + i, n - i) + r.offset;
+    VecF v = (load(x + i, n - i) - mean) * scale * w;
+    if constexpr (kBias) v += load(bias + i, n - i);
+    store(out + i, v, n - i);
   }
 }
 
-void add(float* out, const float* a, const float* b, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) store(out + i, load(a + i, n - i) + load(b + i, n - i), n - i);
+template <bool kCentred, bool kBias>
+void norm_runs(const NormRow& r) {
+  for (int64_t run = 0; run < r.runs; ++run)
+    norm_run<kCentred, kBias>(r, run * r.size, r.weight + run * r.weight_step,
+                              kBias ? r.bias + run * r.weight_step : nullptr);
+}
+
+}  // namespace
+
+void norm(const NormRow& row) {
+  if (row.centred) return row.bias == nullptr ? norm_runs<true, false>(row) : norm_runs<true, true>(row);
+  return row.bias == nullptr ? norm_runs<false, false>(row) : norm_runs<false, true>(row);
 }
 
 void rope(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved) {

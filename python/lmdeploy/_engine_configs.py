@@ -54,7 +54,8 @@ class TurbomindEngineConfig(Config):
 
     Args:
         dtype: ``auto``, ``float16``, ``bfloat16`` or ``float32``: number kind of the KV cache on the CPU.
-        model_format: None: as the checkpoint says; ``hf`` (safetensors) or ``gguf``: it must be that.
+        model_format: What the checkpoint must be: ``hf``, ``llama``, ``gguf``, ``awq``, ``gptq``,
+            ``compressed-tensors``, ``fp8``, ``mxfp4`` or ``w8a8``; None: whatever it is.
         session_len: Most tokens of prompt and answer together; None: the model's own.
         max_batch_size: Most prompts that run at once; None: by device. More than that wait.
         cache_max_entry_count: In (0, 1): share of the free memory for keys and values; 1 or more: a number of blocks.

@@ -133,10 +133,6 @@ def check_fields(config: Config) -> None:
 
 def _check_values(config: Config) -> None:
     """Used fields of which only some values are supported."""
-    model_format = getattr(config, "model_format", None)
-    if model_format not in (None, "hf", "gguf"):
-        raise UnsupportedError(f"{type(config).__name__}.model_format={show(model_format)} is not supported yet; "
-                               "'hf' (safetensors) and 'gguf' are, and are recognised by themselves: leave it at None")
     logprobs_mode = getattr(config, "logprobs_mode", None)
     if logprobs_mode not in (None, "raw_logprobs"):
         raise UnsupportedError(f"{type(config).__name__}.logprobs_mode={logprobs_mode!r} is not supported; log "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SEED_MASK = (1 << 64) - 1
 
 # Fields that have the same name and meaning on both sides; None leaves the native default.
-_PIPELINE_FIELDS = ("dtype", "device_type", "session_len", "max_batch_size", "enable_prefix_caching",
+_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "session_len", "max_batch_size", "enable_prefix_caching",
                     "max_prefill_token_num", "num_threads", "rope_scaling_factor", "num_tokens_per_iter",
                     "max_prefill_iters", "cache_block_seq_len")
 _GENERATION_FIELDS = ("n", "do_sample", "top_p", "min_p", "temperature", "repetition_penalty", "presence_penalty",

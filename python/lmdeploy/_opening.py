@@ -66,25 +66,6 @@ def local_path(model_path: Any) -> str:
     raise NotFoundError(f"model {path!r}: there is no such folder or file (looked in {os.getcwd()})")
 
 
-def _format_of(model_path: str) -> str:
-    """What native code reads there: safetensors of a folder before a GGUF file of it."""
-    if not os.path.isdir(model_path):
-        return "gguf" if model_path.endswith(".gguf") else "hf"
-    names = os.listdir(model_path)
-    is_hf = any(name.startswith("model.safetensors") for name in names)
-    return "gguf" if not is_hf and any(name.endswith(".gguf") for name in names) else "hf"
-
-
-def check_model_format(config: EngineConfig, model_path: str) -> None:
-    """Raises ConfigValueError when the model is of another format than the config says."""
-    if config.model_format is None:
-        return
-    found = _format_of(model_path)
-    if config.model_format != found:
-        raise ConfigValueError(f"model_format is {config.model_format!r}, but {model_path!r} is of format {found!r}; "
-                               "leave it at None")
-
-
 def engine_config(backend_config: Any, loose: dict[str, Any]) -> EngineConfig:
     """The engine config, checked; ``loose`` are fields given as keywords, which win."""
     if backend_config is not None and not isinstance(backend_config, ENGINE_CONFIGS):

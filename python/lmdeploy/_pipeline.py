@@ -11,7 +11,6 @@ from ._async import AsyncAnswers
 from ._generation import GenerationConfig
 from ._inputs import check_id_lists, check_text
 from ._opening import (
-    check_model_format,
     check_template_config,
     engine_config,
     local_path,
@@ -70,7 +69,6 @@ class Pipeline(AsyncAnswers):
         self.backend_config = engine_config(backend_config, kwargs)
         template_config = check_template_config(chat_template_config)
         self.model_path = local_path(model_path)
-        check_model_format(self.backend_config, self.model_path)
         self._max_log_len = max_log_len
         self._template = python_template(template_config, self.model_path)
         native_template = template_config if self._template is None else None

@@ -67,8 +67,10 @@ TEST(Loader, AllMissingTensorsAreNamed) {
 TEST(Loader, UnusedTensorsAreNamedExactly) {
   MemoryCheckpoint checkpoint = make_random_llama(kShape, 1);
   checkpoint.add("model.layers.0.mlp.gate_up_proj.weight", zeros({4, 4}));
+  Tensor bias = zeros({48});
+  bias.view().set(47, 1);
   checkpoint.add("model.layers.0.self_attn.q_proj.bias",
-                 zeros({48}));  // attention_bias is off: it would be lost
+                 std::move(bias));  // attention_bias is off: it would be lost
   checkpoint.add("model.layers.01.mlp.up_proj.weight", zeros({80, 48}));
   const std::string message = error_of(checkpoint, ErrorCode::kInvalidData);
   expect_in(message, {"3 not used by this architecture", "\"model.layers.0.mlp.gate_up_proj.weight\" [4, 4]",
@@ -128,10 +130,18 @@ TEST(Loader, UnknownArchitecture) {
   EXPECT_EQ(load(checkpoint)->spec().architecture, "LlamaForCausalLM");
 }
 
-TEST(Loader, QuantizedHubCheckpointsAreRefusedByMethod) {
+TEST(Loader, QuantizationCannotBeOverridden) {
+  LoadOptions options;
+  options.config_overrides["quantization_config"] = JsonObject{{"quant_method", "awq"}, {"bits", 4}};
+  expect_in(error_of(make_random_llama(kShape, 1), ErrorCode::kUnsupported, options),
+            {"quantization_config cannot be overridden"});
+}
+
+TEST(Loader, BiasesOfZerosThatTheModelDoesNotHaveAreIgnored) {
   MemoryCheckpoint checkpoint = make_random_llama(kShape, 1);
-  checkpoint.mutable_config()["quantization_config"] = JsonObject{{"quant_method", "awq"}, {"bits", 4}};
-  expect_in(error_of(checkpoint, ErrorCode::kUnsupported), {"quantization_config", "\"awq\"", "GGUF"});
+  const std::vector<double> want = logits_of(*load(checkpoint));
+  checkpoint.add("model.layers.0.self_attn.q_proj.bias", zeros({48}));
+  EXPECT_EQ(logits_of(*load(checkpoint)), want);
 }
 
 TEST(Loader, DerivedBuffersAreIgnored) {

@@ -147,11 +147,11 @@ def test_session_that_is_none(pipe, endless):
 
 def test_model_format_agrees_with_the_model(alphabet_path, tmp_path):
     pipeline(alphabet_path, TurbomindEngineConfig(model_format="hf")).close()
-    with pytest.raises(ValueError, match="model_format is 'gguf', but .* is of format 'hf'"):
+    with pytest.raises(ValueError, match="folder says hf, option says gguf"):
         pipeline(alphabet_path, TurbomindEngineConfig(model_format="gguf"))
     for path in (tmp_path, tmp_path / "m.gguf"):
         (tmp_path / "m.gguf").write_bytes(b"no GGUF")
-        with pytest.raises(ValueError, match="model_format is 'hf', but .* is of format 'gguf'"):
+        with pytest.raises(ValueError, match="folder says gguf, option says hf"):
             pipeline(path, TurbomindEngineConfig(model_format="hf"))
         with pytest.raises(ValueError, match="not a GGUF file"):  # gets as far as reading it
             pipeline(path, TurbomindEngineConfig(model_format="gguf"))
@@ -226,7 +226,7 @@ def test_gen_config_changed_to_a_bad_value_is_refused_when_used(pipe):
 
 
 @pytest.mark.parametrize("field, value", [("quant_policy", 8), ("quant_policy", "int4"), ("device_type", "cuda"),
-                                          ("tp", 2), ("model_format", "awq")])
+                                          ("tp", 2)])
 def test_engine_options_that_are_not_there(alphabet_path, field, value):
     with pytest.raises(NotImplementedError, match=field):
         pipeline(alphabet_path, TurbomindEngineConfig(**{field: value}))

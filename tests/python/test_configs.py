@@ -193,7 +193,7 @@ def test_every_field_has_one_rule(cls):
     TurbomindEngineConfig(tp=2), TurbomindEngineConfig(dp=2), TurbomindEngineConfig(nnodes=2),
     TurbomindEngineConfig(devices=[0]), TurbomindEngineConfig(use_logn_attn=True),
     TurbomindEngineConfig(empty_init=True),
-    TurbomindEngineConfig(model_format="awq"), PytorchEngineConfig(tp=2), PytorchEngineConfig(adapters={"a": "b"}),
+    PytorchEngineConfig(tp=2), PytorchEngineConfig(adapters={"a": "b"}),
     PytorchEngineConfig(custom_module_map={"x": "y"}), PytorchEngineConfig(role="Prefill"),
     PytorchEngineConfig(logprobs_mode="raw_logits"), GenerationConfig(response_format={"type": "json_object"}),
     GenerationConfig(logits_processors=[lambda ids, scores: scores]), GenerationConfig(output_last_hidden_state="all"),

@@ -75,6 +75,10 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
   add("--dtype", config.dtype, "Element type of keys and values: auto, float16, bfloat16, float32")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
+  add("--model-format", config.model_format,
+      "What the weights must be; by default whatever the checkpoint says")
+      ->check(CLI::IsMember(
+          {"hf", "gguf", "llama", "awq", "gptq", "compressed-tensors", "fp8", "mxfp4", "w8a8"}));
   add("--num-threads", config.num_threads, "CPU threads; 0, the default: all")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));

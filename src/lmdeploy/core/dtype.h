@@ -20,6 +20,8 @@ enum class DType : uint8_t {
   kI8,
   kU8,
   kBool,
+  kF8E4M3,
+  kF8E5M2,
   kQ4_0,
   kQ4_1,
   kQ5_0,
@@ -38,6 +40,8 @@ int64_t block_bytes(DType dtype);
 int64_t row_bytes(DType dtype, int64_t num_elements);
 
 inline bool is_quantized(DType dtype) { return dtype >= DType::kQ4_0; }
+/// The kinds weights are computed in; 8-bit floats are not among them: without their scales they mean
+/// nothing.
 inline bool is_float(DType dtype) { return dtype <= DType::kBF16; }
 
 /// "f32", "bf16", "q4_1", ...

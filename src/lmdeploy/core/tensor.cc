@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/float8.h"
 #include "lmdeploy/core/half.h"
 
 namespace lmdeploy {
@@ -55,6 +56,10 @@ double load_element(DType dtype, const std::byte* row, int64_t col) {
     case DType::kU8:
     case DType::kBool:
       return load_as<uint8_t>(p);
+    case DType::kF8E4M3:
+      return to_float(load_as<F8E4M3>(p));
+    case DType::kF8E5M2:
+      return to_float(load_as<F8E5M2>(p));
     default:
       break;
   }

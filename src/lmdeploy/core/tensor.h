@@ -75,7 +75,7 @@ class BasicTensorView {
   /// Element (row, col) as f64; the dtype must not be quantised. For references and tests, not for speed.
   double at(int64_t row, int64_t col) const;
   double at(int64_t col) const { return at(0, col); }
-  /// Rounds to the dtype (nearest, ties to even).
+  /// Rounds to the dtype (nearest, ties to even); neither quantised nor an 8-bit float.
   void set(int64_t row, int64_t col, double value) const requires(!std::is_const_v<Byte>);
   void set(int64_t col, double value) const requires(!std::is_const_v<Byte>) { set(0, col, value); }
 

@@ -35,8 +35,8 @@ class Checkpoint {
   /// generation_config.json; an empty object when there is none.
   const Json& generation_config() const { return generation_config_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  /// Contiguous rows, aligned for the dtype: in the mapped file, or where a file's layout leaves the tensor
-  /// misaligned in a copy made at the first call. Valid until drop(index).
+  /// Contiguous rows, aligned for the dtype: in the mapped file, or where the file stores something else
+  /// (misaligned, strided, quantised, in pieces) in a copy made at the first call. Valid until drop(index).
   virtual ConstTensorView tensor(size_t index) const = 0;
   /// The tensor will not be read again; its pages may go.
   virtual void drop(size_t index) const = 0;
@@ -48,12 +48,22 @@ class Checkpoint {
   std::vector<TensorInfo> tensors_;
 };
 
-/// `path`: a folder with config.json and model.safetensors (or model.safetensors.index.json and its shards),
-/// a folder with exactly one .gguf, a .gguf file, or a .safetensors file with config.json beside it. Of a
-/// GGUF file in parts ("-00001-of-00003.gguf") all parts are read, whichever was named. Throws Error:
-/// kNotFound (no such path; a folder without weights: says what was looked for), kUnsupported (.bin weights,
-/// GGUF big-endian), kInvalidData (file, tensor, what was wrong).
-std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
+struct OpenOptions {
+  /// What the checkpoint must be, one of weight_format_names(); empty: whatever it is. Of a folder that has
+  /// hub and Meta form, "llama" chooses the latter.
+  std::string model_format;
+};
+
+/// `path`: a folder with, in this order of preference, config.json and weights of the hub's form
+/// (model.safetensors or model.safetensors.index.json and its shards, then pytorch_model.bin or its index and
+/// shards), exactly one .gguf, params.json and consolidated.NN.pth as Meta publishes Llama, or config.json
+/// and any .bin files; or a .gguf, .safetensors, .bin, .pt or .pth file with its config beside it. Of a GGUF
+/// file in parts
+/// ("-00001-of-00003.gguf") all parts are read, whichever was named. Quantised hub checkpoints (AWQ, GPTQ,
+/// compressed-tensors, fp8, MXFP4, SmoothQuant) come out as f32. Throws Error: kNotFound (no such path; a
+/// folder without weights: says what was looked for), kInvalidArgument (another model_format), kUnsupported,
+/// kInvalidData (file, tensor, what was wrong).
+std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, const OpenOptions& options = {});
 
 /// Typed access to a config object: every message names file, key, what was found and what was expected.
 class ConfigReader {

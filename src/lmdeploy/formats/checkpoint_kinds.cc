@@ -5,6 +5,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/quote.h"
+#include "lmdeploy/formats/tensor_bytes.h"
 
 namespace lmdeploy {
 namespace {
@@ -19,8 +20,8 @@ std::optional<int> five_digits(std::string_view text) {
 
 }  // namespace
 
-void MappedCheckpoint::add_tensor(TensorInfo info, const std::byte* data, size_t bytes,
-                                  const MappedFile& file) {
+void MappedCheckpoint::add_tensor(TensorInfo info, std::span<const std::byte> bytes, const MappedFile& file,
+                                  std::vector<int64_t> strides) {
   const auto [known, fresh] = by_name_.emplace(info.name, tensors_.size());
   if (!fresh) {
     const TensorInfo& other = tensors_[known->second];
@@ -29,21 +30,24 @@ void MappedCheckpoint::add_tensor(TensorInfo info, const std::byte* data, size_t
                     ") and in ", info.file, " (as ", quote(info.stored_name), ")"));
   }
   tensors_.push_back(std::move(info));
-  places_.push_back({{data, bytes}, &file});
+  places_.push_back({bytes, &file, std::move(strides)});
 }
 
 ConstTensorView MappedCheckpoint::tensor(size_t index) const {
   LMD_CHECK(index < places_.size(), index, " of ", places_.size());
   const TensorInfo& info = tensors_[index];
-  const std::span<const std::byte> bytes = places_[index].bytes;
+  const auto& [bytes, file, strides] = places_[index];
   const size_t alignment = is_quantized(info.dtype) ? 2 : static_cast<size_t>(block_bytes(info.dtype));
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % alignment == 0)
+  if (strides.empty() && reinterpret_cast<uintptr_t>(bytes.data()) % alignment == 0)
     return {bytes.data(), info.dtype, info.shape};
   const std::lock_guard lock(copies_mutex_);
   Tensor& copy = copies_[index];
   if (copy.empty()) {
     copy = Tensor(info.dtype, info.shape);
-    if (!bytes.empty()) std::memcpy(copy.view().data(), bytes.data(), bytes.size());
+    if (!strides.empty())
+      copy_strided(bytes, info.dtype, info.shape, strides, copy.view().data());
+    else if (!bytes.empty())
+      std::memcpy(copy.view().data(), bytes.data(), bytes.size());
   }
   return copy.view();
 }

@@ -23,25 +23,41 @@ class MappedCheckpoint : public Checkpoint {
   void drop(size_t index) const override;
 
  protected:
-  /// Throws Error(kInvalidData) when a tensor of that name is there already. `file` must live as long as
-  /// this.
-  void add_tensor(TensorInfo info, const std::byte* data, size_t bytes, const MappedFile& file);
+  /// `strides`: in elements, one per dimension, inside `bytes`; empty for contiguous rows. Throws
+  /// Error(kInvalidData) when a tensor of that name is there already. `file` must live as long as this.
+  void add_tensor(TensorInfo info, std::span<const std::byte> bytes, const MappedFile& file,
+                  std::vector<int64_t> strides = {});
 
  private:
   struct Place {
     std::span<const std::byte> bytes;
-    const MappedFile* file;
+    const MappedFile* file = nullptr;
+    std::vector<int64_t> strides;
   };
   std::vector<Place> places_;  // as tensors_
   std::map<std::string, size_t, std::less<>> by_name_;
   mutable std::mutex copies_mutex_;
-  mutable std::map<size_t, Tensor> copies_;  // of misaligned tensors
+  mutable std::map<size_t, Tensor> copies_;  // of misaligned and of strided tensors
 };
 
-/// A folder with config.json and model.safetensors or model.safetensors.index.json.
-std::unique_ptr<Checkpoint> open_hub_folder(const std::string& folder);
-/// One .safetensors file, its config.json beside it.
-std::unique_ptr<Checkpoint> open_safetensors(const std::string& path);
+/// The names of hub-form weights: one file, or an index of several.
+struct HubFiles {
+  const char* single;
+  const char* index;
+};
+constexpr HubFiles kSafetensorsFiles = {"model.safetensors", "model.safetensors.index.json"};
+constexpr HubFiles kTorchFiles = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+
+/// A folder with config.json and one of the two files.
+std::unique_ptr<Checkpoint> open_hub_folder(const std::string& folder, const HubFiles& files);
+/// A folder with config.json and all of these weight files (names in it).
+std::unique_ptr<Checkpoint> open_hub_files(const std::string& folder, const std::vector<std::string>& names);
+/// One .safetensors, .bin, .pt or .pth file, its config.json beside it.
+std::unique_ptr<Checkpoint> open_hub_file(const std::string& path);
+/// A folder with params.json and these files (consolidated.NN.pth), as Meta publishes Llama. `path`: what the
+/// caller named.
+std::unique_ptr<Checkpoint> open_meta(const std::string& path, const std::string& folder,
+                                      const std::vector<std::string>& names);
 /// `file`: a .gguf file, or any part of a split one. `path`: what the caller named.
 std::unique_ptr<Checkpoint> open_gguf(const std::string& path, const std::string& file);
 

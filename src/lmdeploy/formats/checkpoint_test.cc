@@ -10,6 +10,7 @@
 #include "lmdeploy/formats/gguf.h"
 #include "lmdeploy/formats/safetensors.h"
 #include "lmdeploy/formats/test_support.h"
+#include "lmdeploy/formats/torch/torch_test_support.h"
 
 namespace lmdeploy {
 namespace {
@@ -151,17 +152,108 @@ TEST_F(CheckpointTest, BadConfigs) {
 TEST_F(CheckpointTest, SaysWhatAFolderWithoutWeightsHas) {
   EXPECT_CONTAINS(error(ErrorCode::kNotFound, folder_.file("absent")), "no such file or folder");
   write_config();
-  EXPECT_CONTAINS(error(ErrorCode::kNotFound),
-                  "no weights; looked for model.safetensors.index.json, model.safetensors and *.gguf");
+  EXPECT_CONTAINS(
+      error(ErrorCode::kNotFound),
+      "no weights; looked for model.safetensors.index.json, model.safetensors, pytorch_model.bin");
   write_weights("adapter.safetensors", {"a"});
   EXPECT_CONTAINS(error(ErrorCode::kNotFound), "found adapter.safetensors, but neither model.safetensors");
   write_weights("consolidated.safetensors", {"a"});
   EXPECT_CONTAINS(error(ErrorCode::kUnsupported),
                   "consolidated.safetensors has tensor names that are not the hub's");
-  folder_.write("pytorch_model.bin", "PK");
-  EXPECT_CONTAINS(error(ErrorCode::kUnsupported), "found pytorch_model.bin");
-  EXPECT_CONTAINS(error(ErrorCode::kUnsupported, folder_.file("pytorch_model.bin")),
-                  "expected a folder, a .gguf");
+  folder_.write("weights.onnx", "");
+  EXPECT_CONTAINS(error(ErrorCode::kUnsupported, folder_.file("weights.onnx")),
+                  "expected a folder or a .gguf, .safetensors, .bin");
+}
+
+// ---- files of torch.save
+
+class TorchCheckpointTest : public CheckpointTest {
+ protected:
+  void write_torch(std::string_view file, const std::vector<std::string>& names) {
+    std::vector<Tensor> tensors;
+    std::vector<NamedTensor> named;
+    for (const std::string& name : names) {
+      tensors.push_back(golden_tensor(DType::kF32, {2, 3}, num_written_++));
+      named.push_back({name, tensors.back()});
+    }
+    folder_.write(file, torch_file(named));
+  }
+};
+
+TEST_F(TorchCheckpointTest, OneFile) {
+  write_config();
+  write_torch("pytorch_model.bin", {"a", "b"});
+  write_torch("training_args.bin", {"c"});
+  folder_.write("notes.gguf", "never read: the hub's form comes first");
+  for (const std::string& path : {folder_.path(), folder_.file("pytorch_model.bin")}) {
+    const auto checkpoint = open_checkpoint(path, {"hf"});
+    ASSERT_EQ(names(*checkpoint), Names({"a", "b"}));
+    EXPECT_EQ(checkpoint->tensors()[1].file, folder_.file("pytorch_model.bin"));
+    EXPECT_EQ(bytes_of(checkpoint->tensor(1)), bytes_of(golden_tensor(DType::kF32, {2, 3}, 1)));
+    checkpoint->drop(1);
+    EXPECT_EQ(bytes_of(checkpoint->tensor(1)), bytes_of(golden_tensor(DType::kF32, {2, 3}, 1)));
+  }
+  write_weights("model.safetensors", {"s"});
+  EXPECT_EQ(names(*open_checkpoint(folder_.path())), Names({"s"}));  // preferred
+}
+
+TEST_F(TorchCheckpointTest, IndexAndShards) {
+  write_config();
+  write_torch("pytorch_model-00001-of-00002.bin", {"a"});
+  write_torch("pytorch_model-00002-of-00002.bin", {"b", "a"});
+  folder_.write("pytorch_model.bin.index.json", R"({"weight_map": {"a": "pytorch_model-00001-of-00002.bin",
+                                                                   "b": "pytorch_model-00002-of-00002.bin"}})");
+  EXPECT_EQ(names(*open_checkpoint(folder_.path())), Names({"a", "b"}));
+  EXPECT_CONTAINS(error(ErrorCode::kInvalidArgument, folder_.file("pytorch_model-00001-of-00002.bin")),
+                  "one of 2 shards; name the folder");
+  std::filesystem::remove(folder_.file("pytorch_model-00002-of-00002.bin"));
+  EXPECT_CONTAINS(error(ErrorCode::kNotFound), "lists \"pytorch_model-00002-of-00002.bin\"");
+}
+
+TEST_F(TorchCheckpointTest, SeveralFilesWithoutAnIndex) {
+  write_config();
+  write_torch("part-00001-of-00002.bin", {"a"});
+  write_torch("optimizer.bin", {"x"});
+  EXPECT_CONTAINS(error(ErrorCode::kNotFound), "not part-00002-of-00002.bin");
+  write_torch("part-00002-of-00002.bin", {"b"});
+  EXPECT_EQ(names(*open_checkpoint(folder_.path())), Names({"a", "b"}));
+  write_torch("more.bin", {"b"});
+  EXPECT_CONTAINS(error(ErrorCode::kInvalidData), "tensor \"b\" is in");
+}
+
+TEST_F(TorchCheckpointTest, StridedTensorsAreCopied) {
+  write_config();
+  std::filesystem::copy_file(golden_path("torch_views.bin"), folder_.file("pytorch_model.bin"));
+  const auto checkpoint = open_checkpoint(folder_.path());
+  const Tensor storage = golden_tensor(DType::kF32, {4, 6}, 3);
+  for (size_t i = 0; i < checkpoint->tensors().size(); ++i) {
+    if (checkpoint->tensors()[i].name != "transposed") continue;
+    const ConstTensorView view = checkpoint->tensor(i);
+    EXPECT_EQ(view.shape(), Shape({6, 4}));
+    EXPECT_TRUE(view.contiguous());
+    for (int64_t r = 0; r < 6; ++r)
+      for (int64_t c = 0; c < 4; ++c)
+        EXPECT_EQ(std::memcmp(view.row<float>(r) + c, storage.view().row<float>(c) + r, 4), 0) << r << c;
+    return;
+  }
+  ADD_FAILURE() << "no tensor \"transposed\"";
+}
+
+// ---- model_format
+
+TEST_F(TorchCheckpointTest, FormatOptionMustAgree) {
+  const auto with = [&](const std::string& format) {
+    return error_of(ErrorCode::kInvalidArgument, [&] { open_checkpoint(folder_.path(), {format}); });
+  };
+  write_config();
+  write_weights("model.safetensors", {"a"});
+  EXPECT_CONTAINS(with("awq"), "folder says hf, option says awq");
+  EXPECT_CONTAINS(with("gguf"), "folder says hf, option says gguf");
+  EXPECT_CONTAINS(with("llama"), "folder says hf, option says llama");
+  EXPECT_CONTAINS(with("int8"), "model_format is \"int8\", expected one of hf, llama, gguf, awq, gptq");
+  std::filesystem::remove(folder_.file("model.safetensors"));
+  folder_.write("m.gguf", "not read");
+  EXPECT_CONTAINS(with("hf"), "folder says gguf, option says hf");
 }
 
 TEST_F(CheckpointTest, OneShardNamedAlone) {

@@ -42,7 +42,7 @@ class GgufCheckpoint : public MappedCheckpoint {
       for (const GgufTensor& tensor : part->tensors())
         add_tensor({hub_tensor_name(architecture, tensor.name), tensor.dtype, tensor.shape, part->path(),
                     std::string(tensor.name)},
-                   tensor.data, tensor.bytes, part->file());
+                   {tensor.data, tensor.bytes}, part->file());
     }
   }
 

@@ -1,4 +1,4 @@
-// Checkpoints in the hub's form: config.json and safetensors files.
+// Checkpoints in the hub's form: config.json and weight files.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -9,14 +9,12 @@
 #include "lmdeploy/formats/quote.h"
 #include "lmdeploy/formats/safetensors.h"
 #include "lmdeploy/formats/safetensors_index.h"
+#include "lmdeploy/formats/torch/torch_file.h"
 
 namespace lmdeploy {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 Json read_object(const std::string& path) {
   Json value = read_json_file(path);
@@ -39,17 +37,22 @@ class HubCheckpoint : public MappedCheckpoint {
     if (fs::exists(generation)) generation_config_ = read_object(generation);
   }
 
+  /// `index` may be nullptr: all tensors of the file are wanted.
   void add_file(const std::string& path, const SafetensorsIndex* index) {
-    files_.push_back(std::make_unique<SafetensorsFile>(path));
-    const std::string file_name = fs::path(path).filename().string();
-    for (const SafetensorsTensor& tensor : files_.back()->tensors()) {
-      if (index != nullptr && index->elsewhere(tensor.name, file_name)) {
-        LMD_LOG(kWarning, path, ": tensor ", quote(tensor.name), " is ignored: ", kIndexFile,
-                " takes it from another file");
-        continue;
+    if (path.ends_with(".safetensors")) {
+      const SafetensorsFile& file = *safetensors_.emplace_back(std::make_unique<SafetensorsFile>(path));
+      for (const SafetensorsTensor& tensor : file.tensors()) {
+        if (is_wanted(tensor.name, path, index))
+          add_tensor({tensor.name, tensor.dtype, tensor.shape, path, tensor.name},
+                     {tensor.data, tensor.bytes}, file.file());
       }
-      add_tensor({tensor.name, tensor.dtype, tensor.shape, path, tensor.name}, tensor.data, tensor.bytes,
-                 files_.back()->file());
+    } else {
+      const TorchFile& file = *torch_.emplace_back(std::make_unique<TorchFile>(path));
+      for (const TorchTensor& tensor : file.tensors()) {
+        if (is_wanted(tensor.name, path, index))
+          add_tensor({tensor.name, tensor.dtype, tensor.shape, path, tensor.name}, tensor.stored, file.file(),
+                     tensor.strides);
+      }
     }
   }
 
@@ -65,12 +68,19 @@ class HubCheckpoint : public MappedCheckpoint {
   }
 
  private:
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  static bool is_wanted(const std::string& name, const std::string& path, const SafetensorsIndex* index) {
+    if (index == nullptr || !index->elsewhere(name, fs::path(path).filename().string())) return true;
+    LMD_LOG(kWarning, path, ": tensor ", quote(name), " is ignored: the index takes it from another file");
+    return false;
+  }
+
+  std::vector<std::unique_ptr<SafetensorsFile>> safetensors_;
+  std::vector<std::unique_ptr<TorchFile>> torch_;
 };
 
 // Re-saved checkpoints sometimes keep the index of shards that are gone beside one whole file.
-bool index_is_stale(const SafetensorsIndex& index, const fs::path& folder) {
-  if (!fs::exists(folder / kSingleFile)) return false;
+bool index_is_stale(const SafetensorsIndex& index, const fs::path& folder, const HubFiles& names) {
+  if (!fs::exists(folder / names.single)) return false;
   const std::vector<std::string> files = index.files();
   return std::none_of(files.begin(), files.end(),
                       [&](const std::string& file) { return fs::exists(folder / file); });
@@ -88,18 +98,18 @@ void check_shards_exist(const SafetensorsIndex& index, const fs::path& folder,
 
 }  // namespace
 
-std::unique_ptr<Checkpoint> open_hub_folder(const std::string& path) {
+std::unique_ptr<Checkpoint> open_hub_folder(const std::string& path, const HubFiles& names) {
   const fs::path folder(path);
   auto checkpoint = std::make_unique<HubCheckpoint>(path, folder);
-  const std::string index_path = (folder / kIndexFile).string();
+  const std::string index_path = (folder / names.index).string();
   if (!fs::exists(index_path)) {
-    checkpoint->add_file((folder / kSingleFile).string(), nullptr);
+    checkpoint->add_file((folder / names.single).string(), nullptr);
     return checkpoint;
   }
   const SafetensorsIndex index = parse_safetensors_index(read_file(index_path), index_path);
-  if (index_is_stale(index, folder)) {
-    LMD_LOG(kWarning, index_path, ": none of its files exists; ", kSingleFile, " is read instead");
-    checkpoint->add_file((folder / kSingleFile).string(), nullptr);
+  if (index_is_stale(index, folder, names)) {
+    LMD_LOG(kWarning, index_path, ": none of its files exists; ", names.single, " is read instead");
+    checkpoint->add_file((folder / names.single).string(), nullptr);
     return checkpoint;
   }
   check_shards_exist(index, folder, index_path);
@@ -108,9 +118,17 @@ std::unique_ptr<Checkpoint> open_hub_folder(const std::string& path) {
   return checkpoint;
 }
 
-std::unique_ptr<Checkpoint> open_safetensors(const std::string& path) {
+std::unique_ptr<Checkpoint> open_hub_files(const std::string& path, const std::vector<std::string>& names) {
+  const fs::path folder(path);
+  auto checkpoint = std::make_unique<HubCheckpoint>(path, folder);
+  for (const std::string& name : names) checkpoint->add_file((folder / name).string(), nullptr);
+  return checkpoint;
+}
+
+std::unique_ptr<Checkpoint> open_hub_file(const std::string& path) {
   const fs::path file(path);
-  if (const auto part = parse_part_name(file.filename().string(), ".safetensors"); part && part->count > 1)
+  const std::string extension = file.extension().string();
+  if (const auto part = parse_part_name(file.filename().string(), extension); part && part->count > 1)
     throw Error(ErrorCode::kInvalidArgument,
                 cat("open ", path, ": one of ", part->count, " shards; name the folder that holds them all"));
   auto checkpoint = std::make_unique<HubCheckpoint>(path, file.parent_path());

@@ -29,7 +29,7 @@ struct SafetensorsContent {
 
 /// Reads a whole file from memory; `where` (its path) begins every message. The tensors point into `bytes`.
 /// Everything is checked before it is used: the tensors lie inside the file, without overlap or hole, and
-/// have the size that shape and dtype give. Throws Error(kInvalidData), or kUnsupported for a dtype (fp8,
+/// have the size that shape and dtype give. Throws Error(kInvalidData), or kUnsupported for a dtype (u16,
 /// ...) or rank that DType and Shape cannot express.
 SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, std::string_view where);
 

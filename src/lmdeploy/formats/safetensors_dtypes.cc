@@ -12,10 +12,12 @@ using namespace std::string_view_literals;
 
 // In the order in which the reference implementation writes the tensors of a file (its `Dtype`, downwards).
 constexpr std::array kNames = {
-    std::pair{DType::kI64, "I64"sv},   std::pair{DType::kF64, "F64"sv},   std::pair{DType::kF32, "F32"sv},
-    std::pair{DType::kI32, "I32"sv},   std::pair{DType::kBF16, "BF16"sv}, std::pair{DType::kF16, "F16"sv},
-    std::pair{DType::kI16, "I16"sv},   std::pair{DType::kI8, "I8"sv},     std::pair{DType::kU8, "U8"sv},
-    std::pair{DType::kBool, "BOOL"sv},
+    std::pair{DType::kI64, "I64"sv},        std::pair{DType::kF64, "F64"sv},
+    std::pair{DType::kF32, "F32"sv},        std::pair{DType::kI32, "I32"sv},
+    std::pair{DType::kBF16, "BF16"sv},      std::pair{DType::kF16, "F16"sv},
+    std::pair{DType::kI16, "I16"sv},        std::pair{DType::kF8E4M3, "F8_E4M3"sv},
+    std::pair{DType::kF8E5M2, "F8_E5M2"sv}, std::pair{DType::kI8, "I8"sv},
+    std::pair{DType::kU8, "U8"sv},          std::pair{DType::kBool, "BOOL"sv},
 };
 
 }  // namespace

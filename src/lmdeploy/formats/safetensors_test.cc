@@ -218,8 +218,8 @@ TEST(Safetensors, RefusesTheSameNameTwice) {
 TEST(Safetensors, NamesWhatItCannotExpress) {
   const std::string fp8 =
       error_of_bytes(ErrorCode::kUnsupported,
-                     file_of(R"({"w": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}})", 4));
-  EXPECT_CONTAINS(fp8, "tensor \"w\" has dtype \"F8_E4M3\"");
+                     file_of(R"({"w": {"dtype": "F8_E8M0", "shape": [4], "data_offsets": [0, 4]}})", 4));
+  EXPECT_CONTAINS(fp8, "tensor \"w\" has dtype \"F8_E8M0\"");
   EXPECT_CONTAINS(fp8, "BF16");
   EXPECT_CONTAINS(
       error_of_bytes(ErrorCode::kUnsupported,

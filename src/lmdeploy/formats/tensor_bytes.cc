@@ -1,6 +1,8 @@
 #include "lmdeploy/formats/tensor_bytes.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -31,6 +33,25 @@ std::string dims_to_string(std::span<const int64_t> dims) {
   std::string out = "[";
   for (size_t i = 0; i < dims.size(); ++i) out += cat(i == 0 ? "" : ", ", dims[i]);
   return out + "]";
+}
+
+void copy_strided(std::span<const std::byte> stored, DType dtype, const Shape& shape,
+                  std::span<const int64_t> strides, std::byte* out) {
+  constexpr auto kRank = static_cast<size_t>(Shape::kMaxRank);
+  std::array<int64_t, kRank> sizes{1, 1, 1, 1}, steps{};
+  const size_t rank = strides.size(), first = kRank - rank;  // leading dimensions of 1
+  for (size_t i = 0; i < rank; ++i) {
+    sizes[first + i] = shape[static_cast<int>(i)];
+    steps[first + i] = strides[i];
+  }
+  const auto element = static_cast<size_t>(block_bytes(dtype));
+  for (int64_t a = 0; a < sizes[0]; ++a)
+    for (int64_t b = 0; b < sizes[1]; ++b)
+      for (int64_t c = 0; c < sizes[2]; ++c)
+        for (int64_t d = 0; d < sizes[3]; ++d, out += element) {
+          const int64_t at = a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3];
+          std::memcpy(out, stored.data() + static_cast<size_t>(at) * element, element);
+        }
 }
 
 std::optional<std::pair<StoredRange, StoredRange>> find_overlap(std::vector<StoredRange>& ranges) {

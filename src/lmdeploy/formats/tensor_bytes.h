@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lmdeploy/core/dtype.h"
+#include "lmdeploy/core/tensor.h"
 
 namespace lmdeploy {
 
@@ -19,6 +20,11 @@ std::optional<size_t> tensor_bytes(DType dtype, std::span<const int64_t> dims);
 
 /// "[2, 576]" for any rank.
 std::string dims_to_string(std::span<const int64_t> dims);
+
+/// Copies the elements in order. `strides` (in elements, one per dimension) stay inside `stored`, which
+/// begins with the first element; `out` has room for all.
+void copy_strided(std::span<const std::byte> stored, DType dtype, const Shape& shape,
+                  std::span<const int64_t> strides, std::byte* out);
 
 /// Where one tensor lies in the data section of its file.
 struct StoredRange {

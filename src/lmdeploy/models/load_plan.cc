@@ -141,6 +141,16 @@ class Planner {
     });
   }
 
+  // AutoGPTQ writes a bias for every linear, zeros where the model has none.
+  bool is_zero_bias(size_t index) const {
+    const TensorInfo& info = checkpoint_.tensors()[index];
+    if (!info.name.ends_with(".bias") || info.shape.rank() != 1 || !is_float(info.dtype)) return false;
+    const ConstTensorView bias = checkpoint_.tensor(index);
+    for (int64_t i = 0; i < bias.cols(); ++i)
+      if (bias.at(i) != 0) return false;
+    return true;
+  }
+
   std::string_view layer_prefix() const {
     for (const WeightRule& rule : rules_)
       if (is_per_layer(rule)) return rule.name.substr(0, rule.name.find(kLayerMark));
@@ -152,7 +162,7 @@ class Planner {
       const std::string& name = checkpoint_.tensors()[i].name;
       if (used_[i]) continue;
       if (is_derived_buffer(name) || is_tied_copy(name) ||
-          is_past_last_layer(name, layer_prefix(), spec_.num_layers)) {
+          is_past_last_layer(name, layer_prefix(), spec_.num_layers) || is_zero_bias(i)) {
         plan_.ignored.push_back(i);
         LMD_LOG(kDebug, "load ", checkpoint_.path(), ": tensor ", quote(name), " is ignored by design");
       } else {

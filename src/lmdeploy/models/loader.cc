@@ -56,14 +56,13 @@ Json merged_config(const Checkpoint& checkpoint, const JsonObject& overrides) {
   return config;
 }
 
-// Quantised hub checkpoints store packed integers under names of their own; without this check they would be
-// reported as a long list of missing tensors.
+// A checkpoint presents its weights unquantised and its config without this key; what is left was asked for.
 void refuse_quantized(const ConfigReader& cfg) {
-  if (!cfg.has("quantization_config")) return;
-  const std::string method = cfg.object("quantization_config").get("quant_method", "unnamed");
-  throw Error(ErrorCode::kUnsupported,
-              cat(cfg.where(), ": quantization_config with quant_method \"", method,
-                  "\" is not supported; use the unquantised checkpoint or a GGUF file"));
+  if (cfg.has("quantization_config"))
+    throw Error(ErrorCode::kUnsupported,
+                cat(cfg.where(),
+                    ": quantization_config cannot be overridden: how the weights are stored is what "
+                    "the files say"));
 }
 
 int64_t bytes_of(const TensorInfo& info) {

@@ -1,6 +1,7 @@
 #include "lmdeploy/pipeline/loaded_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -13,6 +14,13 @@
 
 namespace lmdeploy {
 namespace {
+
+/// Where the tokenizer is: in a GGUF file itself, beside any other weight file.
+std::string text_path(const std::string& model_path) {
+  const std::filesystem::path path(model_path);
+  if (path.extension() == ".gguf" || !std::filesystem::is_regular_file(path)) return model_path;
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
 
 /// nullptr when the checkpoint has none; a broken one is an error.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
@@ -83,12 +91,12 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
 
 LoadedModel load_pipeline_model(const PipelineConfig& config) {
   check_config(config);
-  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model_path);
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model_path, {config.model_format});
   LoadedModel loaded;
   ModelInfo& info = loaded.info;
   info.config = config;
   // The text side first: it is quick, and its errors should not come after minutes of loading weights.
-  info.tokenizer = load_tokenizer(config.model_path);
+  info.tokenizer = load_tokenizer(text_path(config.model_path));
   info.chat_template = load_chat_template(config, info.tokenizer.get());
   loaded.runtime = load_runtime(config, *checkpoint);
   info.spec = loaded.runtime->model->spec();

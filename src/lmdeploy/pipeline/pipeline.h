@@ -21,6 +21,7 @@ namespace lmdeploy {
 /// (docs/configuration.md).
 struct PipelineConfig {
   std::string model_path;
+  std::string model_format;          // what the checkpoint must be; empty: whatever it is
   std::string dtype = "auto";        // auto, float16, bfloat16, float32
   std::string device_type = "auto";  // auto, cpu, cuda
   int64_t session_len = 0;           // 0: the model's

@@ -1,0 +1,103 @@
+// 8-bit weights [out, in] with a scale for the whole tensor, a row, a group of a row or a block: fp8
+// checkpoints, SmoothQuant, and compressed-tensors that are not packed.
+#include <algorithm>
+#include <array>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/float8.h"
+#include "lmdeploy/formats/quant/quant_module.h"
+
+namespace lmdeploy {
+namespace {
+
+int64_t up(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+struct Scaled {
+  size_t weight, scale;
+  std::optional<size_t> zero_point;
+  int64_t out, in;
+  int64_t block_rows, block_cols;  // elements that share a scale
+  int64_t blocks_per_row() const { return up(in, block_cols); }
+};
+
+std::array<float, 256> values_of(DType dtype) {
+  std::array<float, 256> values{};
+  for (size_t code = 0; code < values.size(); ++code) {
+    const auto bits = static_cast<uint8_t>(code);
+    if (dtype == DType::kI8)
+      values[code] = static_cast<int8_t>(bits);
+    else
+      values[code] = dtype == DType::kF8E4M3 ? to_float(F8E4M3{bits}) : to_float(F8E5M2{bits});
+  }
+  return values;
+}
+
+void decode(const Scaled& s, const Checkpoint& base, float* weight) {
+  const ConstTensorView codes = base.tensor(s.weight);
+  const std::array<float, 256> values = values_of(codes.dtype());
+  const std::vector<float> scales = floats_of(base.tensor(s.scale));
+  const int8_t* zeros = s.zero_point ? base.tensor(*s.zero_point).row<int8_t>(0) : nullptr;
+  const auto* code = codes.row<uint8_t>(0);
+  for (int64_t o = 0; o < s.out; ++o) {
+    const int64_t first_block = o / s.block_rows * s.blocks_per_row();
+    for (int64_t begin = 0, block = first_block; begin < s.in; begin += s.block_cols, ++block) {
+      const float scale = scales[static_cast<size_t>(block)];
+      const float zero = zeros == nullptr ? 0.0f : static_cast<float>(zeros[block]);
+      for (int64_t k = begin; k < std::min(s.in, begin + s.block_cols); ++k)
+        weight[o * s.in + k] = (values[code[o * s.in + k]] - zero) * scale;
+    }
+  }
+}
+
+// From the shape of the scales; false when it fits nothing.
+bool choose_block(const Shape& scale, const QuantConfig& config, Scaled& s) {
+  const auto set = [&](int64_t rows, int64_t cols) {
+    s.block_rows = rows;
+    s.block_cols = cols;
+    return true;
+  };
+  if (scale.numel() == 1) return set(std::max<int64_t>(1, s.out), std::max<int64_t>(1, s.in));
+  const bool per_row = scale == Shape{s.out} || scale == Shape{s.out, 1};
+  if (per_row) return set(1, std::max<int64_t>(1, s.in));
+  if (scale.rank() != 2) return false;
+  if (scale[0] == up(s.out, config.block_rows) && scale[1] == up(s.in, config.block_cols))
+    return set(config.block_rows, config.block_cols);
+  for (const int64_t size : config.group_sizes) {
+    if (size > 0 && scale[0] == s.out && s.in % size == 0 && scale[1] == s.in / size) return set(1, size);
+  }
+  return false;
+}
+
+std::optional<size_t> find_scale(QuantModule& module) {
+  for (const std::string_view suffix : {".weight_scale", ".weight_scale_inv", ".scale"}) {
+    if (const std::optional<size_t> found = module.find(suffix)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Recipe scaled_recipe(QuantModule module, const QuantConfig& config) {
+  Scaled s{};
+  s.weight = module.require(".weight");
+  module.expect_rank(s.weight, 2);
+  s.out = module.info(s.weight).shape[0];
+  s.in = module.info(s.weight).shape[1];
+  const std::optional<size_t> scale = find_scale(module);
+  if (!scale)
+    module.fail(s.weight, cat("is ", module.info(s.weight).dtype, " without a scale; looked for ",
+                              module.prefix(), ".weight_scale, .weight_scale_inv and .scale"));
+  s.scale = *scale;
+  const Shape& shape = module.info(s.scale).shape;
+  module.expect(s.scale, kScaleTypes, shape);
+  if (!choose_block(shape, config, s))
+    module.fail(s.scale,
+                cat("is ", shape, ", expected [1], [", s.out, ", 1] or one for each block of ",
+                    config.block_rows, " x ", config.block_cols, " of the weight ", Shape{s.out, s.in}));
+  s.zero_point = module.find(".weight_zero_point");
+  if (s.zero_point) module.expect(*s.zero_point, {DType::kI8}, shape);
+  return module.recipe(s.weight, cat(module.prefix(), ".weight"), {s.out, s.in},
+                       [s](const Checkpoint& base, float* weight) { decode(s, base, weight); });
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,151 @@
+// models/deepseek.cc -- DeepSeek-MoE 16B; DeepSeek-V2, V2-Lite, V2.5; DeepSeek-V3, R1.
+// Source: modeling_deepseek.py and config.json of deepseek-ai/deepseek-moe-16b-base, DeepSeek-V2-Lite and
+// DeepSeek-V3; modeling_deepseek_v2.py and modeling_deepseek_v3.py in transformers 4.51 and 5.0 (fused
+// experts).
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/models/decoder.h"
+#include "lmdeploy/models/families.h"
+#include "lmdeploy/models/llama_like.h"
+#include "lmdeploy/models/rope.h"
+
+namespace lmdeploy {
+namespace {
+
+void read_groups(const ConfigReader& cfg, ExpertSpec& e) {
+  RouteOptions& route = e.route;
+  route.num_groups = read_size_or(cfg, "n_group", 1);
+  route.groups_kept = read_size_or(cfg, "topk_group", 1);
+  if (e.num_experts % route.num_groups != 0 || route.groups_kept > route.num_groups)
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": n_group ", route.num_groups, " and topk_group ", route.groups_kept,
+                    " do not fit the ", e.num_experts, " experts"));
+}
+
+// topk_method "noaux_tc" (V3): the two best experts speak for a group, and a learned correction helps to
+// choose.
+void read_route(const ConfigReader& cfg, ExpertSpec& e, const char* default_method,
+                const char* default_scores) {
+  const std::string method = cfg.get("topk_method", default_method);
+  if (method != "greedy") read_groups(cfg, e);
+  if (method == "noaux_tc") {
+    e.correction = true;
+    e.route.group_best = std::min<int64_t>(2, e.num_experts / e.route.num_groups);
+  } else if (method != "greedy" && method != "group_limited_greedy") {
+    throw Error(ErrorCode::kUnsupported,
+                cat(cfg.where(), ": topk_method \"", method,
+                    "\" is not known (known: greedy, group_limited_greedy, noaux_tc)"));
+  }
+  const std::string scores = cfg.get("scoring_func", default_scores);
+  if (scores != "softmax" && scores != "sigmoid")
+    throw Error(ErrorCode::kUnsupported,
+                cat(cfg.where(), ": scoring_func \"", scores, "\" is not known (known: softmax, sigmoid)"));
+  e.route.sigmoid = scores == "sigmoid";
+  e.route.scale = read_factor(cfg, "routed_scaling_factor", 1);
+  e.route.renormalize = cfg.get("norm_topk_prob", false);
+  if (e.route.renormalize) e.route.norm_eps = 1e-20f;
+}
+
+void read_experts(const ConfigReader& cfg, DecoderSpec& s, const char* method, const char* scores) {
+  if (!cfg.has("n_routed_experts")) return;
+  s.experts.num_experts = read_size(cfg, "n_routed_experts");
+  s.experts.top_k = read_size(cfg, "num_experts_per_tok");
+  s.experts.inner_size = read_size(cfg, "moe_intermediate_size");
+  const int64_t num_shared = cfg.get("n_shared_experts", int64_t{0});
+  if (num_shared > 0)
+    s.experts.shared_inner_size = s.experts.inner_size * read_size(cfg, "n_shared_experts", 1 << 10);
+  read_route(cfg, s.experts, method, scores);
+  const int64_t first = cfg.get("first_k_dense_replace", int64_t{0}),
+                step = read_size_or(cfg, "moe_layer_freq", 1);
+  place_experts(s, [&](int64_t layer) { return layer >= first && layer % step == 0; });
+}
+
+DecoderSpec read_moe(const ConfigReader& cfg) {
+  DecoderSpec s = read_llama_like(cfg);
+  read_experts(cfg, s, "greedy", "softmax");
+  return s;
+}
+
+DecoderSpec read_latent(const ConfigReader& cfg) {
+  DecoderSpec s = read_llama_like(cfg, {.num_kv_heads = "", .head_dim = "qk_rope_head_dim"});
+  if (s.qkv_bias)
+    throw Error(ErrorCode::kUnsupported,
+                cat(cfg.where(), ": attention_bias is not supported for this architecture"));
+  LatentSpec& latent = s.latent;
+  latent.q_rank = read_size_or(cfg, "q_lora_rank", 0);
+  latent.kv_rank = read_size(cfg, "kv_lora_rank");
+  latent.nope_dim = read_size(cfg, "qk_nope_head_dim");
+  latent.rope_dim = s.head_dim;
+  latent.value_dim = read_size(cfg, "v_head_dim");
+  s.head_dim = latent.nope_dim + latent.rope_dim;
+  s.rope.interleaved = cfg.get("rope_interleave", true);
+  double scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+  if (s.rope.kind == RopeSpec::Kind::kYarn) scale *= std::pow(yarn_mscale_of_all(cfg, s.rope), 2);
+  s.attention_scale = static_cast<float>(scale);
+  return s;
+}
+
+DecoderSpec read_v2(const ConfigReader& cfg) {
+  DecoderSpec s = read_latent(cfg);
+  read_experts(cfg, s, "greedy", "softmax");
+  return s;
+}
+
+DecoderSpec read_v3(const ConfigReader& cfg) {
+  DecoderSpec s = read_latent(cfg);
+  read_experts(cfg, s, "noaux_tc", "sigmoid");
+  return s;
+}
+
+bool with_q_rank(const DecoderSpec& s, const LayerSpec&) { return s.latent.q_rank > 0; }
+bool without_q_rank(const DecoderSpec& s, const LayerSpec&) { return s.latent.q_rank == 0; }
+
+constexpr std::array kLatentAttention = {
+    WeightRule{Slot::kQDown, "model.layers.{l}.self_attn.q_a_proj.weight", Dim::kQRank, Dim::kHidden, 0,
+               with_q_rank},
+    WeightRule{Slot::kQDownNorm, "model.layers.{l}.self_attn.q_a_layernorm.weight", Dim::kQRank, Dim::kNone,
+               0, with_q_rank},
+    WeightRule{Slot::kQUp, "model.layers.{l}.self_attn.q_b_proj.weight", Dim::kLatentQ, Dim::kQRank, 0,
+               with_q_rank},
+    WeightRule{Slot::kQUp, "model.layers.{l}.self_attn.q_proj.weight", Dim::kLatentQ, Dim::kHidden, 0,
+               without_q_rank},
+    WeightRule{Slot::kKvDown, "model.layers.{l}.self_attn.kv_a_proj_with_mqa.weight", Dim::kLatentKv,
+               Dim::kHidden},
+    WeightRule{Slot::kKvDownNorm, "model.layers.{l}.self_attn.kv_a_layernorm.weight", Dim::kKvRank},
+    WeightRule{Slot::kKeyUp, "model.layers.{l}.self_attn.kv_b_proj.weight", Dim::kLatentKeysValues,
+               Dim::kKvRank, 0, nullptr, Stored::kHeadKeys},
+    WeightRule{Slot::kValueUp, "model.layers.{l}.self_attn.kv_b_proj.weight", Dim::kLatentKeysValues,
+               Dim::kKvRank, 0, nullptr, Stored::kHeadValues},
+    WeightRule{Slot::kO, "model.layers.{l}.self_attn.o_proj.weight", Dim::kHidden, Dim::kLatentOut},
+};
+constexpr std::array kShared = {
+    WeightRule{Slot::kCorrection, "model.layers.{l}.mlp.gate.e_score_correction_bias", Dim::kExperts,
+               Dim::kNone, 0, with_correction},
+    WeightRule{Slot::kSharedUp, "model.layers.{l}.mlp.shared_experts.gate_proj.weight", Dim::kSharedInner,
+               Dim::kHidden, 0, with_shared_expert},
+    WeightRule{Slot::kSharedUp, "model.layers.{l}.mlp.shared_experts.up_proj.weight", Dim::kSharedInner,
+               Dim::kHidden, 1, with_shared_expert},
+    WeightRule{Slot::kSharedDown, "model.layers.{l}.mlp.shared_experts.down_proj.weight", Dim::kHidden,
+               Dim::kSharedInner, 0, with_shared_expert},
+};
+
+constexpr auto kMoeRules = join(llama::kRules, kShared, llama::kExperts);
+constexpr auto kLatentCommon = join(llama::kEnds, llama::kNorms, kLatentAttention, llama::kMlp, kShared);
+constexpr auto kLatentRules = join(kLatentCommon, llama::kExperts);
+constexpr auto kFusedLatentRules = join(kLatentCommon, llama::kFusedExperts);
+
+constexpr WeightTable kMoeWeights[] = {{"", kMoeRules}};
+constexpr WeightTable kLatentWeights[] = {{".mlp.experts.gate_up_proj", kFusedLatentRules},
+                                          {"", kLatentRules}};
+
+}  // namespace
+
+const ModelFamily kDeepseek = {"DeepseekForCausalLM", read_moe, kMoeWeights, make_decoder};
+const ModelFamily kDeepseekV2 = {"DeepseekV2ForCausalLM", read_v2, kLatentWeights, make_decoder};
+const ModelFamily kDeepseekV3 = {"DeepseekV3ForCausalLM", read_v3, kLatentWeights, make_decoder};
+
+}  // namespace lmdeploy

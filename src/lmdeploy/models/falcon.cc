@@ -1,0 +1,89 @@
+// models/falcon.cc -- Falcon 7B, 11B, 40B, 180B and the RefinedWeb models (falcon-rw).
+// Source: modeling_falcon.py in transformers 4.51; config.json of tiiuae/falcon-7b, falcon-11B, falcon-40b
+// and falcon-rw-1b. Rows of query_key_value are grouped by kv head in all of them (7B: one group).
+#include <string>
+
+#include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/models/decoder.h"
+#include "lmdeploy/models/families.h"
+#include "lmdeploy/models/llama_like.h"
+
+namespace lmdeploy {
+namespace {
+
+// The original code and transformers 4 add ALiBi once; transformers 5 has it in its attention mask and adds
+// it again. Configs of the published models name the 4 that wrote them.
+float alibi_factor(const ConfigReader& cfg) {
+  const std::string version = cfg.get("transformers_version", "5");
+  return version.starts_with("4.") ? 1.0f : 2.0f;
+}
+
+DecoderSpec read_spec(const ConfigReader& cfg) {
+  const bool grouped = cfg.get("new_decoder_architecture", false);
+  const bool one_kv_head = !grouped && cfg.get("multi_query", true);
+  DecoderSpec s = read_llama_like(cfg, {.intermediate_size = "ffn_hidden_size|intermediate_size",
+                                        .num_layers = "num_hidden_layers|n_layer",
+                                        .num_heads = "num_attention_heads|n_head",
+                                        .num_kv_heads = one_kv_head ? "" : "num_kv_heads|n_head_kv",
+                                        .norm_eps = "layer_norm_epsilon",
+                                        .activation = "activation",
+                                        .default_norm_eps = 1e-5,
+                                        .default_activation = "gelu",
+                                        .inner_per_hidden = 4});
+  if (one_kv_head) s.num_kv_heads = 1;
+  s.norm = NormKind::kLayer;
+  s.norm_bias = true;
+  s.gated = false;
+  s.qkv_bias = s.o_bias = s.mlp_bias = cfg.get("bias", false);
+  s.tied_embedding = cfg.get("tie_word_embeddings", true);
+  s.parallel = grouped || cfg.get("parallel_attn", true);
+  s.one_norm = s.parallel && (!grouped || cfg.get("num_ln_in_parallel_attn", int64_t{2}) == 1);
+  if (cfg.get("alibi", false)) {
+    s.alibi = Alibi::kInBf16;
+    s.alibi_factor = alibi_factor(cfg);
+    s.rope.kind = RopeSpec::Kind::kNone;
+  }
+  return s;
+}
+
+bool with_input_norm(const DecoderSpec& s, const LayerSpec&) { return !s.parallel || s.one_norm; }
+bool with_second_norm(const DecoderSpec& s, const LayerSpec&) { return !s.parallel; }
+bool with_two_norms(const DecoderSpec& s, const LayerSpec&) { return s.parallel && !s.one_norm; }
+
+constexpr WeightRule kRules[] = {
+    {Slot::kEmbed, "transformer.word_embeddings.weight", Dim::kVocab, Dim::kHidden},
+    {Slot::kAttentionNorm, "transformer.h.{l}.input_layernorm.weight", Dim::kHidden, Dim::kNone, 0,
+     with_input_norm},
+    {Slot::kAttentionNormBias, "transformer.h.{l}.input_layernorm.bias", Dim::kHidden, Dim::kNone, 0,
+     with_input_norm},
+    {Slot::kMlpNorm, "transformer.h.{l}.post_attention_layernorm.weight", Dim::kHidden, Dim::kNone, 0,
+     with_second_norm},
+    {Slot::kMlpNormBias, "transformer.h.{l}.post_attention_layernorm.bias", Dim::kHidden, Dim::kNone, 0,
+     with_second_norm},
+    {Slot::kAttentionNorm, "transformer.h.{l}.ln_attn.weight", Dim::kHidden, Dim::kNone, 0, with_two_norms},
+    {Slot::kAttentionNormBias, "transformer.h.{l}.ln_attn.bias", Dim::kHidden, Dim::kNone, 0, with_two_norms},
+    {Slot::kMlpNorm, "transformer.h.{l}.ln_mlp.weight", Dim::kHidden, Dim::kNone, 0, with_two_norms},
+    {Slot::kMlpNormBias, "transformer.h.{l}.ln_mlp.bias", Dim::kHidden, Dim::kNone, 0, with_two_norms},
+    {Slot::kQkv, "transformer.h.{l}.self_attention.query_key_value.weight", Dim::kQkv, Dim::kHidden, 0,
+     nullptr, Stored::kGroupedQkv},
+    {Slot::kQkvBias, "transformer.h.{l}.self_attention.query_key_value.bias", Dim::kQkv, Dim::kNone, 0,
+     with_qkv_bias, Stored::kGroupedQkv},
+    {Slot::kO, "transformer.h.{l}.self_attention.dense.weight", Dim::kHidden, Dim::kQ},
+    {Slot::kOBias, "transformer.h.{l}.self_attention.dense.bias", Dim::kHidden, Dim::kNone, 0, with_o_bias},
+    {Slot::kUp, "transformer.h.{l}.mlp.dense_h_to_4h.weight", Dim::kInner, Dim::kHidden},
+    {Slot::kUpBias, "transformer.h.{l}.mlp.dense_h_to_4h.bias", Dim::kInner, Dim::kNone, 0, dense_with_bias},
+    {Slot::kDown, "transformer.h.{l}.mlp.dense_4h_to_h.weight", Dim::kHidden, Dim::kInner},
+    {Slot::kDownBias, "transformer.h.{l}.mlp.dense_4h_to_h.bias", Dim::kHidden, Dim::kNone, 0,
+     dense_with_bias},
+    {Slot::kFinalNorm, "transformer.ln_f.weight", Dim::kHidden},
+    {Slot::kFinalNormBias, "transformer.ln_f.bias", Dim::kHidden},
+    {Slot::kLmHead, "lm_head.weight", Dim::kVocab, Dim::kHidden, 0, untied},
+};
+constexpr WeightTable kWeights[] = {{"", kRules}};
+
+}  // namespace
+
+const ModelFamily kFalcon = {"FalconForCausalLM", read_spec, kWeights, make_decoder};
+const ModelFamily kFalconOldSpelling = {"RWForCausalLM", read_spec, kWeights, make_decoder};
+
+}  // namespace lmdeploy

@@ -1,0 +1,97 @@
+// models/gemma.cc -- Gemma 1, 2 and 3 (text).
+// Source: config.json and index files of google/gemma-7b, gemma-2-9b and gemma-3-1b-it; modeling_gemma.py,
+// modeling_gemma2.py and modeling_gemma3.py in transformers 4.51 and 5.0 (rope_parameters by kind of layer).
+#include <cmath>
+#include <string>
+
+#include "lmdeploy/core/half.h"
+#include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/models/decoder.h"
+#include "lmdeploy/models/families.h"
+#include "lmdeploy/models/llama_like.h"
+#include "lmdeploy/models/rope.h"
+
+namespace lmdeploy {
+namespace {
+
+// sqrt(hidden_size) as the model's dtype holds it.
+float embedding_scale(const ConfigReader& cfg, int64_t hidden_size) {
+  const auto scale = static_cast<float>(std::sqrt(static_cast<double>(hidden_size)));
+  const std::string dtype = cfg.get("torch_dtype", cfg.get("dtype", "bfloat16").c_str());
+  if (dtype == "bfloat16") return to_float(to_bf16(scale));
+  return dtype == "float16" ? to_float(to_f16(scale)) : scale;
+}
+
+DecoderSpec read_common(const ConfigReader& cfg, int64_t default_head_dim,
+                        std::string_view rope_layer_kind = "") {
+  DecoderSpec s = read_llama_like(cfg, {.activation = "hidden_activation",
+                                        .default_activation = "gelu_pytorch_tanh",
+                                        .rope_layer_kind = rope_layer_kind,
+                                        .default_head_dim = default_head_dim});
+  s.norm_offset = 1;
+  s.tied_embedding = cfg.get("tie_word_embeddings", true);
+  s.embedding_scale = embedding_scale(cfg, s.hidden_size);
+  return s;
+}
+
+DecoderSpec read_gemma(const ConfigReader& cfg) { return read_common(cfg, 256); }
+
+void read_sandwich(const ConfigReader& cfg, DecoderSpec& s) {
+  s.output_norms = true;
+  const float scalar = read_factor(cfg, "query_pre_attn_scalar", 256);
+  s.attention_scale = 1 / std::sqrt(scalar);
+  s.attention_soft_cap = read_factor(cfg, "attn_logit_softcapping", 0);
+  s.logit_soft_cap = read_factor(cfg, "final_logit_softcapping", 0);
+}
+
+DecoderSpec read_gemma2(const ConfigReader& cfg) {
+  DecoderSpec s = read_common(cfg, 256);
+  read_sandwich(cfg, s);
+  read_windows(cfg, s, [](int64_t layer) { return layer % 2 == 0; });
+  return s;
+}
+
+// Layers with a window turn by frequencies of their own, which are never scaled.
+void read_local_rope(const ConfigReader& cfg, DecoderSpec& s) {
+  const Json* by_kind =
+      cfg.has("rope_parameters") ? cfg.object("rope_parameters").find("sliding_attention") : nullptr;
+  if (by_kind != nullptr) {
+    s.local_rope = read_rope(cfg, s.head_dim, s.max_positions, "sliding_attention");
+  } else {
+    s.local_rope = {.theta = cfg.get("rope_local_base_freq", 10000.0), .rotary_dim = s.head_dim};
+  }
+  s.local_rope.interleaved = s.rope.interleaved;
+}
+
+DecoderSpec read_gemma3(const ConfigReader& cfg) {
+  DecoderSpec s = read_common(cfg, 256, "full_attention");
+  read_sandwich(cfg, s);
+  s.qk_norm = QkNorm::kPerHead;
+  const int64_t pattern = read_size_or(cfg, "sliding_window_pattern|_sliding_window_pattern", 6);
+  const auto slides = [&](int64_t layer) { return (layer + 1) % pattern != 0; };
+  read_windows(cfg, s, slides);
+  read_local_rope(cfg, s);
+  mark_local_rope(cfg, s, slides);
+  return s;
+}
+
+constexpr std::array kSandwichNorms = {
+    WeightRule{Slot::kAttentionNorm, "model.layers.{l}.input_layernorm.weight", Dim::kHidden},
+    WeightRule{Slot::kAttentionOutNorm, "model.layers.{l}.post_attention_layernorm.weight", Dim::kHidden},
+    WeightRule{Slot::kMlpNorm, "model.layers.{l}.pre_feedforward_layernorm.weight", Dim::kHidden},
+    WeightRule{Slot::kMlpOutNorm, "model.layers.{l}.post_feedforward_layernorm.weight", Dim::kHidden},
+};
+constexpr auto kGemma2Rules = join(llama::kEnds, kSandwichNorms, llama::kAttention, llama::kMlp);
+constexpr auto kGemma3Rules = join(kGemma2Rules, llama::kHeadNorms);
+
+constexpr WeightTable kGemmaWeights[] = {{"", llama::kRules}};
+constexpr WeightTable kGemma2Weights[] = {{"", kGemma2Rules}};
+constexpr WeightTable kGemma3Weights[] = {{"", kGemma3Rules}};
+
+}  // namespace
+
+const ModelFamily kGemma = {"GemmaForCausalLM", read_gemma, kGemmaWeights, make_decoder};
+const ModelFamily kGemma2 = {"Gemma2ForCausalLM", read_gemma2, kGemma2Weights, make_decoder};
+const ModelFamily kGemma3 = {"Gemma3ForCausalLM", read_gemma3, kGemma3Weights, make_decoder};
+
+}  // namespace lmdeploy

@@ -1,0 +1,32 @@
+// From a tensor as a checkpoint stores it to the matrices and vectors that the forward pass reads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lmdeploy/core/tensor.h"
+#include "lmdeploy/models/weight_rules.h"
+
+namespace lmdeploy {
+
+/// Shapes that the rule's tensors may have; the first is named in messages.
+std::vector<Shape> stored_shapes(const WeightRule& rule, const DecoderSpec& spec);
+/// Tensors that the rule's name stands for: one, or one for each expert or head.
+int64_t num_tensors(const WeightRule& rule, const DecoderSpec& spec);
+/// Matrices that come out: one, or one for each expert or head. For rules with `cols`.
+int64_t num_matrices(const WeightRule& rule, const DecoderSpec& spec);
+
+/// Rows of a matrix: where they are stored, or a copy of them in another order.
+struct MatrixPiece {
+  Tensor copy;
+  ConstTensorView view;  // [rows, cols]
+};
+/// Matrix `index` of those in `stored`, which has one of stored_shapes(). A tensor that must be turned over
+/// is dequantised to f32 if it is of a quantised kind.
+MatrixPiece take_matrix(ConstTensorView stored, const WeightRule& rule, const DecoderSpec& spec,
+                        int64_t index);
+
+/// All elements in f32, in the order of the slot.
+std::vector<float> take_vector(ConstTensorView stored, const WeightRule& rule, const DecoderSpec& spec);
+
+}  // namespace lmdeploy

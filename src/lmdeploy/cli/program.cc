@@ -102,6 +102,7 @@ int run_program(const std::vector<std::string>& arguments, std::ostream& out, st
     add_missing_commands(program, context);
     add_list_command(program, context);
     add_check_env_command(program, context);
+    add_debug_command(program, context);
     return parse_and_run(program, arguments, context);
   } catch (const std::exception& error) {
     err << "lmdeploy: error: " << one_line(describe(error)) << std::endl;

@@ -46,6 +46,13 @@ class Decoder final : public Model {
   ConstTensorView compute_logits(int64_t rows);
   void grow_logits(int64_t rows);
 
+  // What a block adds, or the stream where `part` is "".
+  void observe_layer(int64_t layer, int64_t rows, const char* part) const {
+    if (observer_) observe(cat("layers.", layer, part), hidden(*part == 0 ? residual_ : branch_, rows));
+  }
+  void observe(const std::string& name, ConstTensorView values) const {
+    if (observer_) observer_(name, values);
+  }
   Tensor buffer(int64_t cols) const {
     return Tensor(kernels_.activation_dtype(), {limits_.tokens, cols}, kernels_.allocator());
   }
@@ -70,6 +77,7 @@ class Decoder final : public Model {
   const DecoderWeights weights_;
   const Kernels& kernels_;
   const StepLimits limits_;
+  const std::function<void(const std::string&, ConstTensorView)> observer_;
   const KvGrouping groups_;
   const std::unique_ptr<const AttentionBlock> attention_;
   const MlpBlock mlp_;
@@ -102,6 +110,7 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
       weights_(std::move(weights)),
       kernels_(kernels),
       limits_{options.max_step_tokens, options.max_logit_rows},
+      observer_(options.observer),
       groups_(group_kv_layers(spec.layers)),
       attention_(choose_attention(spec_, weights_, kernels, groups_)),
       mlp_(spec_, weights_, kernels),
@@ -168,6 +177,7 @@ ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cach
   const int64_t last = spec_.num_layers - 1, num_rows = static_cast<int64_t>(input.logit_rows.size());
   prepare(step);
   embed(step);
+  observe("embedding", hidden(residual_, step.tokens));
   norm_stream(step.tokens, Slot::kAttentionNorm, Slot::kAttentionNormBias, 0);
   for (int64_t layer = 0; layer < last; ++layer) run_layer(step, layer);
 
@@ -184,6 +194,7 @@ void Decoder::run_layer(const DecoderStep& step, int64_t layer) {
   finish_attention(layer, attention_->run(step, layer, block_input(step.tokens), space_));
   run_mlp(layer, step.tokens);
   add_branch(step.tokens, Slot::kAttentionNorm, Slot::kAttentionNormBias, layer + 1);
+  observe_layer(layer, step.tokens, "");
 }
 
 // After the last attention no row reads another: only the rows whose logits are wanted go on. Returns their
@@ -207,6 +218,7 @@ void Decoder::finish_attention(int64_t layer, ConstTensorView attended) {
   const TensorView branch = hidden(branch_, rows), stream = hidden(residual_, rows);
   kernels_.linear(branch, attended, weights_.matrix(Slot::kO, layer), weights_.vector(Slot::kOBias, layer));
   finish_branch(rows, Slot::kAttentionOutNorm, layer);
+  observe_layer(layer, rows, ".attention");
   if (!spec_.parallel) return add_branch(rows, Slot::kMlpNorm, Slot::kMlpNormBias, layer);
   if (!spec_.one_norm) norm_stream(rows, Slot::kMlpNorm, Slot::kMlpNormBias, layer);
   kernels_.add(stream, stream, branch);
@@ -216,6 +228,7 @@ void Decoder::run_mlp(int64_t layer, int64_t rows) {
   space_.reset();
   mlp_.run(layer, block_input(rows), hidden(branch_, rows), space_);
   finish_branch(rows, Slot::kMlpOutNorm, layer);
+  observe_layer(layer, rows, ".mlp");
 }
 
 // What the block adds, in its final size.
@@ -254,9 +267,11 @@ ConstTensorView Decoder::compute_logits(int64_t rows) {
   const TensorView logits = logits_.view().slice_rows(0, rows), normed = hidden(normed_, rows);
   kernels_.add_norm(normed, hidden(residual_, rows), hidden(branch_, rows),
                     *weights_.vector(Slot::kFinalNorm), norm_options(Slot::kFinalNormBias));
+  observe_layer(spec_.num_layers - 1, rows, "");
   kernels_.linear(logits, normed, weights_.matrix(Slot::kLmHead), weights_.vector(Slot::kLmHeadBias));
   if (spec_.logit_scale != 1) kernels_.scale(logits, spec_.logit_scale);
   if (spec_.logit_soft_cap > 0) kernels_.soft_cap(logits, spec_.logit_soft_cap);
+  observe("logits", logits);
   return logits;
 }
 

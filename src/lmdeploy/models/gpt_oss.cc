@@ -39,8 +39,16 @@ constexpr std::array kExperts = {
     WeightRule{Slot::kExpertDown, "model.layers.{l}.mlp.experts.down_proj", Dim::kHidden, Dim::kExpertInner,
                0, nullptr, Stored::kExpertsTransposed},
 };
+// MXFP4, which keeps rows together (docs/checkpoints.md).
+constexpr std::array kRowExperts = {
+    WeightRule{Slot::kExpertUp, "model.layers.{l}.mlp.experts.gate_up_proj.weight", Dim::kExpertGateUp,
+               Dim::kHidden, 0, nullptr, Stored::kExpertsPaired},
+    WeightRule{Slot::kExpertDown, "model.layers.{l}.mlp.experts.down_proj.weight", Dim::kHidden,
+               Dim::kExpertInner, 0, nullptr, Stored::kExperts},
+};
+constexpr auto kMxfp4Rules = join(llama::kEnds, llama::kNorms, llama::kAttention, kOwn, kRowExperts);
 constexpr auto kRules = join(llama::kEnds, llama::kNorms, llama::kAttention, kOwn, kExperts);
-constexpr WeightTable kWeights[] = {{"", kRules}};
+constexpr WeightTable kWeights[] = {{".mlp.experts.gate_up_proj.weight", kMxfp4Rules}, {"", kRules}};
 
 }  // namespace
 

@@ -46,6 +46,9 @@ struct LoadOptions {
   int64_t max_logit_rows = 512;
   /// Merged over the checkpoint's config before it is read (hf_overrides); objects merge key by key.
   JsonObject config_overrides = {};
+  /// For debugging: sees the tensors of each forward pass, "embedding", "layers.0.attention" and
+  /// "layers.0.mlp" (what the block adds to the stream), "layers.0" (the stream after the layer), "logits".
+  std::function<void(const std::string& name, ConstTensorView values)> observer = {};
   /// Called from the loading thread: bytes of the checkpoint read so far, and in all.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };

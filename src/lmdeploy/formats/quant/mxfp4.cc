@@ -1,5 +1,6 @@
 // MXFP4 (OCP microscaling formats 1.0): NAME_blocks u8 [..., rows, in / 32, 16], low nibble first, and
 // NAME_scales u8 [..., rows, in / 32]; an element is e2m1 * 2^(scale - 127), a scale of 255 is NaN.
+// Shown as NAME.weight [..., rows, in]: unquantised exports keep NAME [..., in, rows].
 #include <array>
 #include <cmath>
 #include <limits>
@@ -49,7 +50,7 @@ Recipe mxfp4_recipe(QuantModule module, const QuantConfig&) {
   dims.pop_back();
   dims.back() *= kBlock;
   return module.recipe(
-      blocks, module.prefix(), Shape(dims),
+      blocks, module.prefix() + ".weight", Shape(dims),
       [blocks, scales](const Checkpoint& base, float* out) { decode(base, blocks, scales, out); });
 }
 

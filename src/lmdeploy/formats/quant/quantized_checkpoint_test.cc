@@ -521,7 +521,7 @@ TEST_F(QuantizedTest, Mxfp4OfEveryCodeAndScale) {
   write(tensors, R"({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})");
   const auto checkpoint = open("mxfp4");
   ASSERT_EQ(checkpoint->tensors().size(), 1u);
-  EXPECT_EQ(checkpoint->tensors()[0].name, "m.experts.down_proj");
+  EXPECT_EQ(checkpoint->tensors()[0].name, "m.experts.down_proj.weight");
   ASSERT_EQ(checkpoint->tensors()[0].shape, Shape({1, 254, 32}));
   const ConstTensorView view = checkpoint->tensor(0);
   for (int r = 0; r < 254; ++r)

@@ -22,6 +22,7 @@ class ModelScopeTest : public HubTest {
     const std::string file = "/api/v1/models/org/model.v1/repo?Revision=" + revision_ + "&FilePath=";
     if (request.target == list) return {.body = to_json_text(listing())};
     if (!request.target.starts_with(file)) return {.status = 404, .body = R"({"Code": 10010205001})"};
+    if (!fails_on_.empty() && request.target.ends_with(fails_on_)) return {.status = 403};
     return ranged(request, files_.at(request.target.substr(file.size())));
   }
   Json listing() const {
@@ -40,7 +41,7 @@ class ModelScopeTest : public HubTest {
   std::string folder() const { return cache() + "/models/org/model___v1"; }
 
   const ModelRequest request_ = {.model = "org/model.v1"};
-  std::string revision_ = "master";
+  std::string revision_ = "master", fails_on_;
   std::map<std::string, std::string> files_ = {{"config.json", "{}"},
                                                {"tokenizer.json", "{ }"},
                                                {"model.safetensors", std::string(5000, 'm')},
@@ -75,6 +76,21 @@ TEST_F(ModelScopeTest, OnlyWhatChangedIsFetchedForAnotherRevision) {
   EXPECT_EQ(downloads(), 4u);
   config_.offline = true;
   failure(ErrorCode::kNotFound, request_);  // the folder holds v2 now
+}
+
+TEST_F(ModelScopeTest, AHalfChangedFolderIsOfNoRevision) {
+  fetch(request_);
+  revision_ = "v2";
+  files_["config.json"] = "{\"a\":1}";
+  files_["model.safetensors"] = std::string(6000, 'n');
+  fails_on_ = "model.safetensors";
+  failure(ErrorCode::kIo, {.model = "org/model.v1", .revision = "v2"});
+  config_.offline = true;
+  failure(ErrorCode::kNotFound, request_);
+  config_.offline = false;
+  fails_on_.clear();
+  EXPECT_EQ(fetch({.model = "org/model.v1", .revision = "v2"}), folder());
+  EXPECT_EQ(text_of(folder() + "/model.safetensors"), files_["model.safetensors"]);
 }
 
 TEST_F(ModelScopeTest, FilesOfItsOwnToolsAreTaken) {

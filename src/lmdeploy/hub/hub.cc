@@ -54,16 +54,21 @@ std::string complete_path(const std::string& folder, const ModelRequest& request
   return joined(folder, weights.open);
 }
 
+/// Small files first, so that where weights are complete all is.
 std::string download(Repository& repository, const ModelRequest& request, const ModelId& id) {
   const std::vector<std::string>& files = repository.files();
-  if (id.file.empty()) repository.fetch(small_files(files));
+  std::vector<std::string> needed;
+  if (id.file.empty()) needed = small_files(files);
   std::string open;
   if (needs_weights(request, id, files)) {
-    const Weights weights = weight_files(
-        files, id, [&](const std::string& file) { return read_file(joined(repository.folder(), file)); });
-    repository.fetch(weights.files);
+    const Weights weights = weight_files(files, id, [&](const std::string& index) {
+      repository.fetch({index});
+      return read_file(joined(repository.folder(), index));
+    });
+    needed.insert(needed.end(), weights.files.begin(), weights.files.end());
     open = weights.open;
   }
+  repository.fetch(needed);
   repository.finish();
   return joined(repository.folder(), open);
 }

@@ -15,7 +15,7 @@ namespace lmdeploy {
 struct HubStatus {
   std::string file;         // at work
   int64_t done_bytes = 0;   // of what has to be downloaded
-  int64_t total_bytes = 0;  // of the files known so far: small files first, weights after that
+  int64_t total_bytes = 0;  // an index of shards is fetched before the rest is known
 };
 
 /// Called from the thread that called fetch_model().

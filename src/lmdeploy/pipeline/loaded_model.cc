@@ -14,6 +14,13 @@
 namespace lmdeploy {
 namespace {
 
+std::string local_path(const PipelineConfig& config) {
+  if (!config.local_path.empty()) return config.local_path;
+  if (!config.hub) return config.model_path;
+  const ModelRequest request = {config.model_path, config.revision, config.download_dir};
+  return fetch_model(request, *config.hub, config.hub_hooks);
+}
+
 /// nullptr when the checkpoint has none; a broken one is an error.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   try {
@@ -83,12 +90,13 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
 
 LoadedModel load_pipeline_model(const PipelineConfig& config) {
   check_config(config);
-  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model_path);
+  const std::string path = local_path(config);
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path);
   LoadedModel loaded;
   ModelInfo& info = loaded.info;
   info.config = config;
   // The text side first: it is quick, and its errors should not come after minutes of loading weights.
-  info.tokenizer = load_tokenizer(config.model_path);
+  info.tokenizer = load_tokenizer(path);
   info.chat_template = load_chat_template(config, info.tokenizer.get());
   loaded.runtime = load_runtime(config, *checkpoint);
   info.spec = loaded.runtime->model->spec();

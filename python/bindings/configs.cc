@@ -21,6 +21,9 @@ void bind_pipeline_config(nb::module_& m) {
           "model_path", [](const C& self) { return std::filesystem::path(self.model_path); },
           [](C& self, const std::filesystem::path& path) { self.model_path = path.string(); })
       .def_rw("model_format", &C::model_format)
+      .def_prop_rw(
+          "local_path", [](const C& self) { return std::filesystem::path(self.local_path); },
+          [](C& self, const std::filesystem::path& path) { self.local_path = path.string(); })
       .def_rw("dtype", &C::dtype)
       .def_rw("device_type", &C::device_type)
       .def_rw("session_len", &C::session_len)

@@ -22,6 +22,7 @@ NB_MODULE(_core, m) {
   python::bind_configs(m);
   python::bind_text(m);
   python::bind_jinja(m);
+  python::bind_hub(m);
   python::bind_results(m);
   python::bind_streams(m);
   python::bind_pipeline(m);

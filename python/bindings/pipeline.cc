@@ -7,12 +7,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/paced_callback.h"
 #include "bindings/signals.h"
 #include "bindings/stream_group.h"
 
@@ -20,27 +19,6 @@ namespace lmdeploy::python {
 namespace {
 
 using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
-
-/// Calls `callback(args...)` with the GIL at most once per kSignalInterval, and handles signals on the way:
-/// what a handler or the callback raises goes through the native caller.
-class PacedCallback {
- public:
-  explicit PacedCallback(nb::handle callback) : callback_(callback) {}
-
-  template <typename... Args>
-  void operator()(bool force, Args... args) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!force && now - last_ < kSignalInterval) return;
-    last_ = now;
-    const nb::gil_scoped_acquire acquire;
-    check_signals();
-    if (!callback_.is_none()) callback_(args...);
-  }
-
- private:
-  nb::handle callback_;  // outlives the call that this object lives in
-  std::chrono::steady_clock::time_point last_{};
-};
 
 std::shared_ptr<PipelineRef> open_pipeline(PipelineConfig config, nb::handle progress) {
   PacedCallback paced(progress);

@@ -113,6 +113,12 @@ class PipelineConfig:
     def model_format(self, arg: str, /) -> None: ...
 
     @property
+    def local_path(self) -> pathlib.Path: ...
+
+    @local_path.setter
+    def local_path(self, arg: str | os.PathLike[str], /) -> None: ...
+
+    @property
     def dtype(self) -> str: ...
 
     @dtype.setter
@@ -891,6 +897,13 @@ class Pipeline:
 
     @property
     def eos_ids(self) -> list[int]: ...
+
+def fetch_model(model: str | os.PathLike[str], revision: str = ..., download_dir: str | os.PathLike[str] = ...,
+                weights: bool = True, progress: object | None = None) -> pathlib.Path:
+    """
+    The path of a model's files: `model` if there is such a path, otherwise where they were downloaded to;
+    progress(done_bytes, total_bytes) is called now and then.
+    """
 
 def get_ppl(pipeline: Pipeline, input_ids: Sequence[Sequence[int]]) -> list[float]:
     """Mean negative log-likelihood per token (nats) of each id list."""

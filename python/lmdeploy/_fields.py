@@ -20,7 +20,6 @@ REFUSED = "refused"
 NO_EFFECT = "no effect"
 
 _ONE_DEVICE = (REFUSED, "this version runs a model on one device")
-_NO_HUB = (NO_EFFECT, "nothing is downloaded yet: give the path of a local folder")
 _TEXT_ONLY = (NO_EFFECT, "models take text only")
 _NOT_YET = (REFUSED, "not supported yet")
 _ONE_PROCESS = (NO_EFFECT, "the engine runs in this process")
@@ -40,12 +39,11 @@ def _rules(used: str, others: dict[Rule, str]) -> dict[str, Rule]:
 TURBOMIND = _rules(
     "dtype session_len max_batch_size cache_max_entry_count cache_block_seq_len enable_prefix_caching quant_policy "
     "rope_scaling_factor max_prefill_token_num num_tokens_per_iter max_prefill_iters hf_overrides device_type "
-    "num_threads model_format",
+    "num_threads model_format download_dir revision",
     {
         _ONE_DEVICE: "tp dp cp ep device_num attn_tp_size attn_cp_size attn_dp_size mlp_tp_size mlp_dp_size "
                      "outer_dp_size nnodes node_rank dist_init_addr devices",
         _NOT_YET: "use_logn_attn empty_init",
-        _NO_HUB: "download_dir revision",
         _TEXT_ONLY: "language_model_only",
         _ONE_PROCESS: "communicator",
         (NO_EFFECT, "KV memory is reserved at once and its pages are taken when first used"): "cache_chunk_size",
@@ -58,13 +56,13 @@ TURBOMIND = _rules(
 
 PYTORCH = _rules(
     "dtype session_len max_batch_size cache_max_entry_count block_size num_gpu_blocks max_prefill_token_num "
-    "enable_prefix_caching device_type quant_policy hf_overrides num_threads model_format logprobs_mode",
+    "enable_prefix_caching device_type quant_policy hf_overrides num_threads model_format logprobs_mode download_dir "
+    "revision",
     {
         _ONE_DEVICE: "tp dp dp_rank ep attn_tp_size mlp_tp_size moe_tp_size",
         _NOT_YET: "adapters empty_init enable_microbatch enable_eplb enable_return_routed_experts dllm_block_length "
                   "dllm_unmasking_strategy dllm_denoising_steps dllm_confidence_threshold role",
         (REFUSED, "checkpoint code and PyTorch modules are never run here"): "custom_module_map",
-        _NO_HUB: "download_dir revision",
         _TEXT_ONLY: "disable_vision_encoder language_model_only",
         _ONE_PROCESS: "distributed_executor_backend enable_mp_engine mp_engine_backend enable_transfer_obj_ref",
         _CUDA_ONLY: "eager_mode cudagraph_capture_batch_sizes kernel_block_size",

@@ -34,11 +34,12 @@ def _copy_fields(source: Any, target: Any, names: tuple[str, ...]) -> None:
             setattr(target, name, value)
 
 
-def native_pipeline_config(model_path: str, config: EngineConfig,
+def native_pipeline_config(model_name: str, path: str, config: EngineConfig,
                            template: ChatTemplateConfig | None) -> _core.PipelineConfig:
     """The native form of an engine config whose fields have been checked."""
     native = _core.PipelineConfig()
-    native.model_path = model_path
+    native.model_path = model_name
+    native.local_path = path
     _copy_fields(config, native, _PIPELINE_FIELDS)
     native.quant_policy = quant_policy_number(config.quant_policy)
     if config.given("cache_max_entry_count"):  # its documented default means: the device's default

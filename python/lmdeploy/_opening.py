@@ -4,17 +4,16 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import re
 import sys
 from typing import Any
 
 from . import _core
 from ._engine_configs import ENGINE_CONFIGS, EngineConfig, TurbomindEngineConfig, modern
 from ._fields import check_fields
-from ._inputs import check_path, check_text, show
+from ._inputs import check_text, show
 from ._native import native_pipeline_config
 from ._progress import Progress
-from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError, NotFoundError
+from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError
 from .model import MODELS, ChatTemplateConfig, build_template
 
 _LEVEL_VARIABLE = "TM_LOG_LEVEL"
@@ -55,15 +54,6 @@ def set_log_level(level: str) -> None:
         raise InvalidArgumentError(f"environment variable {_LEVEL_VARIABLE}: {error}") from None
 
 
-def local_path(model_path: Any) -> str:
-    """``model_path`` as an existing path. Raises NotFoundError (a FileNotFoundError) that says what to do."""
-    path = check_path(model_path, "model_path")
-    if os.path.exists(path):
-        return path
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", path):
-        raise NotFoundError(f"model {path!r}: there is no such folder or file. If it is meant as the name of a model "
-                            "on a hub: downloading is not supported yet; download it and give the local folder")
-    raise NotFoundError(f"model {path!r}: there is no such folder or file (looked in {os.getcwd()})")
 
 
 def engine_config(backend_config: Any, loose: dict[str, Any]) -> EngineConfig:
@@ -96,9 +86,10 @@ def check_template_config(config: Any) -> ChatTemplateConfig | None:
     return None if config.is_own_of_model() else config
 
 
-def open_core(model_path: str, config: EngineConfig, template: ChatTemplateConfig | None) -> _core.Pipeline:
-    """Loads the model; on a terminal with a progress bar."""
-    native = native_pipeline_config(model_path, config, template)
+def open_core(model_name: str, path: str, config: EngineConfig,
+              template: ChatTemplateConfig | None) -> _core.Pipeline:
+    """Loads the model of that name or path, whose files are at ``path``; on a terminal with a progress bar."""
+    native = native_pipeline_config(model_name, path, config, template)
     if not sys.stderr.isatty():
         return _core.Pipeline.open(native)
     with Progress("Loading weights", "B") as progress:

@@ -9,11 +9,11 @@ from typing import Any
 from . import _core
 from ._async import AsyncAnswers
 from ._generation import GenerationConfig
-from ._inputs import check_id_lists, check_text
+from ._hub import local_path
+from ._inputs import check_id_lists, check_path, check_text
 from ._opening import (
     check_template_config,
     engine_config,
-    local_path,
     logger,
     open_core,
     python_template,
@@ -50,7 +50,7 @@ class Pipeline(AsyncAnswers):
     was opened: open it there, or use the multiprocessing method "spawn".
 
     Attributes:
-        model_path: Path of the model.
+        model_path: Where the model's files are.
         backend_config: The engine config in use.
     """
 
@@ -68,11 +68,12 @@ class Pipeline(AsyncAnswers):
             warn_once("allowed_media_domains has no effect: models take text only")
         self.backend_config = engine_config(backend_config, kwargs)
         template_config = check_template_config(chat_template_config)
-        self.model_path = local_path(model_path)
+        self._model_name = check_path(model_path, "model_path")
+        self.model_path = local_path(model_path, self.backend_config.revision, self.backend_config.download_dir)
         self._max_log_len = max_log_len
-        self._template = python_template(template_config, self.model_path)
+        self._template = python_template(template_config, self._model_name)
         native_template = template_config if self._template is None else None
-        self._core = open_core(self.model_path, self.backend_config, native_template)
+        self._core = open_core(self._model_name, self.model_path, self.backend_config, native_template)
         self._sessions = {}
         self._running = {}
         _open_pipelines.add(self)
@@ -92,8 +93,8 @@ class Pipeline(AsyncAnswers):
 
     @property
     def model_name(self) -> str:
-        """The path the model was opened with."""
-        return self.model_path
+        """The path or name the model was opened with."""
+        return self._model_name
 
     @property
     def chat_template(self) -> Any:

@@ -12,7 +12,7 @@ class PlainBar:
     """Rewrites one line: ``Loading [#####.....] 50% (1/2)``; without the bar where the terminal is too narrow."""
 
     def __init__(self, total: int, description: str):
-        self._total = max(total, 1)
+        self.total = max(total, 1)
         self._description = description
         self._shown = ""
         self.n = 0
@@ -20,8 +20,8 @@ class PlainBar:
     def update(self, step: int) -> None:
         """Moves the bar by ``step``."""
         self.n += step
-        filled = _WIDTH * self.n // self._total
-        share = f"{100 * self.n // self._total}% ({self.n}/{self._total})"
+        filled = _WIDTH * self.n // self.total
+        share = f"{100 * self.n // self.total}% ({self.n}/{self.total})"
         line = f"\r{self._description} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share}"
         if len(line) > shutil.get_terminal_size().columns:
             line = "\r" + share
@@ -43,7 +43,7 @@ def _make_bar(total: int, description: str, unit: str) -> Any:
 
 
 class Progress:
-    """Called with (done) or (done, total); the bar appears with the first call."""
+    """Called with (done) or (done, total); the bar appears with the first call that knows a total."""
 
     def __init__(self, description: str, unit: str, total: int = 0):
         self._description = description
@@ -52,8 +52,11 @@ class Progress:
         self._bar: Any = None
 
     def __call__(self, done: int, total: int = 0) -> None:
+        if total + self._total == 0:
+            return
         if self._bar is None:
             self._bar = _make_bar(total or self._total, self._description, self._unit)
+        self._bar.total = max(total, self._bar.total)  # of a download it grows
         self._bar.update(done - self._bar.n)
 
     def __enter__(self) -> Progress:

@@ -67,7 +67,9 @@ def pipeline(model_path: str, backend_config: Any = None, chat_template_config: 
         ...     print(pipe("Hi, who are you?").text)
 
     Args:
-        model_path: A folder with config.json and safetensors files, a folder with a .gguf file, or a .gguf file.
+        model_path: A folder with config.json and safetensors files, a folder with a .gguf file, or a .gguf file; or the
+            name of a model on a hub, ``org/name`` or ``org/name/file.gguf``, which is downloaded unless it is in the
+            cache (docs/hub.md). ``revision`` and ``download_dir`` are fields of the engine config.
         backend_config: TurbomindEngineConfig or PytorchEngineConfig; both drive the same engine.
         chat_template_config: The chat template; None: the one that came with the model.
         log_level: CRITICAL, ERROR, WARNING, INFO or DEBUG; also sets TM_LOG_LEVEL if that is unset.
@@ -79,7 +81,8 @@ def pipeline(model_path: str, backend_config: Any = None, chat_template_config: 
             ``instance_num`` of older versions. Their order of positional arguments is understood too.
 
     Raises:
-        NotFoundError: (a FileNotFoundError) no such path, or no weights in it.
+        NotFoundError: (a FileNotFoundError) no such path or model, or no weights in it.
+        IoError: (an OSError) the hub cannot be reached or refuses access.
         UnsupportedError: (a NotImplementedError) an architecture, file format or option that this version lacks.
         InvalidDataError: (a ValueError) a damaged file.
         ArgumentTypeError: (a TypeError and ValueError) a wrong type or an unknown keyword.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _core
-from ._inputs import MAX_INT, check_flag, check_ids, check_int, check_path, check_text, plain
+from ._hub import local_path
+from ._inputs import MAX_INT, check_flag, check_ids, check_int, check_text, plain
 from .errors import ArgumentTypeError
 
 _FEW = 5  # indexes_containing_token: more pieces than that make the word too common
@@ -53,16 +54,16 @@ class Tokenizer:
 
     Args:
         model_path: A model folder, or one file: tokenizer.json, .gguf, .model (SentencePiece or Llama 3), or .tiktoken
-            with a tiktoken.json beside it or a known name.
+            with a tiktoken.json beside it or a known name. Or the name of a model on a hub, ``org/name``.
 
     Raises:
-        NotFoundError: (a FileNotFoundError) there is no tokenizer there.
+        NotFoundError: (a FileNotFoundError) there is no tokenizer there, or no such model.
         UnsupportedError: (a NotImplementedError) its kind is not supported.
         InvalidDataError: (a ValueError) a file is damaged.
     """
 
     def __init__(self, model_path: str | os.PathLike[str], trust_remote_code: bool = False):
-        self._native = _core.Tokenizer.load(check_path(model_path, "model_path"))
+        self._native = _core.Tokenizer.load(local_path(model_path, weights=False))
 
     @classmethod
     def _of(cls, native: _core.Tokenizer) -> Tokenizer:

@@ -25,7 +25,8 @@ constexpr std::chrono::seconds kPatience{120};
 [[noreturn]] void run_child(const std::vector<std::string>& arguments,
                             const std::vector<std::string>& environment) {
   for (const char* name :
-       {"TM_LOG_LEVEL", "LMDEPLOY_LOG_FILE", "LMDEPLOY_LOG_PID", "NO_COLOR", "FORCE_COLOR"})
+       {"TM_LOG_LEVEL", "LMDEPLOY_LOG_FILE", "LMDEPLOY_LOG_PID", "NO_COLOR", "FORCE_COLOR", "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN", "LMDEPLOY_USE_MODELSCOPE", "LMDEPLOY_USE_OPENMIND_HUB"})
     ::unsetenv(name);
   ::setenv("TERM", "xterm", 1);
   for (const std::string& entry : environment) ::putenv(const_cast<char*>(entry.c_str()));

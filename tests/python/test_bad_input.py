@@ -28,11 +28,6 @@ def test_missing_path(tmp_path):
         pipeline(missing)  # a Path is fine, this one is not there
 
 
-def test_hub_name_says_that_nothing_is_downloaded():
-    with pytest.raises(FileNotFoundError, match="internlm/internlm2-chat-7b.*downloading is not supported yet"):
-        pipeline("internlm/internlm2-chat-7b")
-
-
 def test_path_of_the_wrong_type():
     with pytest.raises(TypeError, match="model_path is int"):
         pipeline(5)

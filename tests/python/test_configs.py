@@ -205,7 +205,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(config):
 
 
 @pytest.mark.parametrize("config", [
-    TurbomindEngineConfig(cache_chunk_size=1), TurbomindEngineConfig(download_dir="/x"),
+    TurbomindEngineConfig(cache_chunk_size=1),
     TurbomindEngineConfig(async_=0),
     TurbomindEngineConfig(communicator="cuda-ipc"), TurbomindEngineConfig(enable_metrics=False),
     PytorchEngineConfig(prefill_interval=1), PytorchEngineConfig(eager_mode=True),

@@ -82,7 +82,7 @@ class TurboMind:
 
     @property
     def model_name(self) -> str:
-        """The path the model was opened with."""
+        """The path or name the model was opened with."""
         return self._pipe.model_name
 
     def create_instance(self, cuda_stream_id: int = 0) -> TurboMindInstance:

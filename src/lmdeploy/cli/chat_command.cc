@@ -19,6 +19,7 @@
 #include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/hub/hub.h"
 #include "lmdeploy/text/chat/catalogue.h"
 
 namespace lmdeploy {
@@ -39,10 +40,16 @@ struct ChatFlags {
 };
 
 void add_text_flags(CLI::App& command, ChatFlags& flags) {
-  command.add_option("model_path", flags.model, "Model folder or .gguf file")
+  command
+      .add_option("model_path", flags.model,
+                  "Model folder or .gguf file, or a model of the hub: org/name, org/name/file.gguf")
       ->required()
       ->expected(1, 2)
       ->type_name("PATH");
+  command.add_option("--revision", flags.config.revision, "Branch, tag or commit of a model of the hub")
+      ->default_str("main");
+  command.add_option("--download-dir", flags.config.download_dir,
+                     "Cache for models of the hub instead of HF_HUB_CACHE");
   command.add_option("--chat-template", flags.chat_template,
                      "Template name (see `lmdeploy list`) or JSON file");
   command.add_option("--meta-instruction", flags.meta_instruction, "System prompt instead of the template's");
@@ -97,13 +104,6 @@ std::string model_path(const ChatFlags& flags, const Console& console) {
   console.err << "warning: `lmdeploy chat " << backend << " PATH` is the old spelling of `lmdeploy chat PATH`"
               << std::endl;
   return flags.model[1];
-}
-
-void check_path(const std::string& path) {
-  if (!std::filesystem::exists(path))
-    throw Error(ErrorCode::kNotFound, cat("there is no ", path,
-                                          "; models are not downloaded from a hub yet: give the "
-                                          "path of a model folder or .gguf file"));
 }
 
 ChatTemplateConfig named_template(const std::string& name) {
@@ -174,6 +174,22 @@ LogLevel log_level(const ChatFlags& flags, const Environment& environment) {
   }
 }
 
+/// Where the model's files are, after downloading them when need be. Ctrl-C ends that and keeps what has
+/// arrived.
+std::string locate(const PipelineConfig& config, const Console& console) {
+  const ModelRequest request = {config.model_path, config.revision, config.download_dir};
+  if (!is_hub_model(config.model_path)) return fetch_model(request, {});
+  ProgressBar bar(console.err, "Downloading " + config.model_path, terminal_columns(STDERR_FILENO));
+  Interrupts interrupts;
+  const auto progress = [&](const HubStatus& status) {
+    if (interrupts.take())
+      throw Error(ErrorCode::kClosed,
+                  "the download was stopped; what has arrived is kept, and the same command goes on");
+    bar.update(status.done_bytes, status.total_bytes);
+  };
+  return fetch_model(request, read_hub_config(), {progress, {}});
+}
+
 std::unique_ptr<Pipeline> load(PipelineConfig config, const Console& console) {
   ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
   config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
@@ -186,12 +202,12 @@ int run_chat(const ChatFlags& flags, const CommandContext& context) {
   flags.limited.check();
   PipelineConfig config = flags.config;
   config.model_path = model_path(flags, console);
-  check_path(config.model_path);
   config.chat_template = chosen_template(flags);
   apply_capability(flags, config);
   if (flags.limited.given("--trust-remote-code"))
     console.err << "note: --trust-remote-code has no effect: code of a checkpoint is never run" << std::endl;
 
+  config.local_path = locate(config, console);
   const std::unique_ptr<Pipeline> pipeline = load(config, console);
   Interrupts interrupts;
   const std::unique_ptr<LineReader> reader = make_line_reader(console.out, interrupts);

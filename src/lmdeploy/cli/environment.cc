@@ -41,4 +41,6 @@ Environment read_environment() {
   return environment;
 }
 
+HubConfig read_hub_config() { return hub_config(variable); }
+
 }  // namespace lmdeploy

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/hub/config.h"
 
 namespace lmdeploy {
 
@@ -16,5 +17,7 @@ struct Environment {
 };
 
 Environment read_environment();
+/// Apart: it reads the token file, which must not keep commands that need no hub from running.
+HubConfig read_hub_config();
 
 }  // namespace lmdeploy

@@ -115,15 +115,17 @@ TEST(Program, ChatRefusesByName) {
 
 TEST(Program, BadInput_ChatModelAndTemplate) {
   expect_one_error_line(run({"chat", "/no/such/model"}), {"/no/such/model", "path of a model"});
-  expect_one_error_line(run({"chat", "internlm/internlm2-chat-7b", "--session-len", "100"}),
-                        {"internlm", "hub"});
+  ::setenv("HF_HUB_OFFLINE", "1", 1);
+  expect_one_error_line(run({"chat", "internlm/no-such-model", "--session-len", "100"}),
+                        {"internlm/no-such-model", "HF_HUB_OFFLINE", "no copy"});
+  ::unsetenv("HF_HUB_OFFLINE");
   expect_one_error_line(run({"chat", testing::TempDir(), "--chat-template", "no-such"}),
                         {"no-such", "llama2"});
   for (const char* file : {"/no/such/file", "no-such.json"})
     expect_one_error_line(run({"chat", testing::TempDir(), "--chat-template", file}),
                           {"--chat-template: there is no file", file});
   expect_one_error_line(run({"chat", "https://hub.example/a/b"}),
-                        {"https://hub.example/a/b", "not downloaded"});
+                        {"https://hub.example/a/b", "no such folder or file"});
   expect_one_error_line(run({"chat", testing::TempDir(), "--log-level", "loud"}),
                         {"--log-level: ", "loud", "WARNING"});
   ::setenv("TM_LOG_LEVEL", "louder", 1);

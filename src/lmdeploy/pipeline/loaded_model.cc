@@ -22,6 +22,13 @@ std::string text_path(const std::string& model_path) {
   return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
+std::string local_path(const PipelineConfig& config) {
+  if (!config.local_path.empty()) return config.local_path;
+  if (!config.hub) return config.model_path;
+  const ModelRequest request = {config.model_path, config.revision, config.download_dir};
+  return fetch_model(request, *config.hub, config.hub_hooks);
+}
+
 /// nullptr when the checkpoint has none; a broken one is an error.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   try {
@@ -91,12 +98,13 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
 
 LoadedModel load_pipeline_model(const PipelineConfig& config) {
   check_config(config);
-  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model_path, {config.model_format});
+  const std::string path = local_path(config);
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path, {config.model_format});
   LoadedModel loaded;
   ModelInfo& info = loaded.info;
   info.config = config;
   // The text side first: it is quick, and its errors should not come after minutes of loading weights.
-  info.tokenizer = load_tokenizer(text_path(config.model_path));
+  info.tokenizer = load_tokenizer(text_path(path));
   info.chat_template = load_chat_template(config, info.tokenizer.get());
   loaded.runtime = load_runtime(config, *checkpoint);
   info.spec = loaded.runtime->model->spec();

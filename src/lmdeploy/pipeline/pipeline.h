@@ -12,6 +12,7 @@
 
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/engine/engine.h"
+#include "lmdeploy/hub/hub.h"
 #include "lmdeploy/text/chat/chat_template.h"
 #include "lmdeploy/text/tokenizer.h"
 
@@ -20,9 +21,10 @@ namespace lmdeploy {
 /// Everything a pipeline is opened with. Names and meanings as LMDeploy's engine configs
 /// (docs/configuration.md).
 struct PipelineConfig {
-  std::string model_path;
-  std::string model_format;          // what the checkpoint must be; empty: whatever it is
-  std::string dtype = "auto";        // auto, float16, bfloat16, float32
+  std::string model_path;      // a folder or file, or with `hub` the name of a model there
+  std::string local_path;      // where its files are, when that has been found out; empty: as model_path says
+  std::string model_format;    // what the checkpoint must be; empty: whatever it is
+  std::string dtype = "auto";  // auto, float16, bfloat16, float32
   std::string device_type = "auto";  // auto, cpu, cuda
   int64_t session_len = 0;           // 0: the model's
   int64_t max_batch_size = 128;
@@ -38,6 +40,9 @@ struct PipelineConfig {
   int num_threads = 0;      // 0: all CPUs this process may use
   std::optional<ChatTemplateConfig> chat_template;
   std::function<void(int64_t done, int64_t total)> progress;  // bytes of the checkpoint
+  std::optional<HubConfig> hub;                               // unset: nothing is downloaded
+  std::string revision, download_dir;                         // as ModelRequest
+  HubHooks hub_hooks;
 };
 
 /// Fields of LMDeploy's GenerationConfig that the native side needs; Python and HTTP fill it. Unset optionals

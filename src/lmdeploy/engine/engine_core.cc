@@ -173,7 +173,7 @@ void EngineCore::admit(SubmitCommand& command) {
   try {
     place = std::make_unique<ActiveRequest>();
     place->id = command.id;
-    place->sequence = open_sequence(command.request);
+    place->sequence = open_sequence(command);
     append_prompt(*place->sequence, command.request);
     place->sequence->request_id = command.id;
     place->prompt_end = place->sequence->length();
@@ -191,7 +191,8 @@ void EngineCore::admit(SubmitCommand& command) {
   place->channel = std::move(command.channel);
 }
 
-std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
+std::unique_ptr<Sequence> EngineCore::open_sequence(const SubmitCommand& command) {
+  const Request& request = command.request;
   const uint64_t id = request.session_id;
   if (id == 0) {
     check_length(request, 0, config_.session_len);
@@ -200,17 +201,18 @@ std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
   if (sessions_.state(id) == SessionTable::State::kBusy)
     throw Error(ErrorCode::kBusy,
                 cat("session ", id, " has a request that has not ended: wait for it or cancel it"));
-  if (!request.sequence_start) return continue_session(request);
+  if (!request.sequence_start) return continue_session(command);
   check_length(request, 0, config_.session_len);
   auto sequence = std::make_unique<Sequence>();
   sequence->session_id = id;
   sessions_.erase(id);
-  sessions_.open(id);
+  sessions_.open(id, command.id);
   return sequence;
 }
 
 // Nothing is changed when the request is refused.
-std::unique_ptr<Sequence> EngineCore::continue_session(const Request& request) {
+std::unique_ptr<Sequence> EngineCore::continue_session(const SubmitCommand& command) {
+  const Request& request = command.request;
   const uint64_t id = request.session_id;
   if (sessions_.state(id) == SessionTable::State::kUnknown)
     throw Error(ErrorCode::kNotFound,
@@ -226,7 +228,7 @@ std::unique_ptr<Sequence> EngineCore::continue_session(const Request& request) {
   if (history == 0 && request.input_ids.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 cat("session ", id, ": input_ids is empty and so is the history"));
-  std::unique_ptr<Sequence> sequence = sessions_.take(id);
+  std::unique_ptr<Sequence> sequence = sessions_.take(id, command.id);
   truncate(*sequence, history);
   return sequence;
 }
@@ -248,9 +250,8 @@ void EngineCore::carry_out(CancelCommand& command) {
 }
 
 void EngineCore::carry_out(EndSessionCommand& command) {
-  const auto running = std::ranges::find_if(
-      active_, [&](const auto& item) { return item.second->sequence->session_id == command.session_id; });
-  if (command.session_id != 0 && running != active_.end()) {
+  const auto running = active_.find(sessions_.request_of(command.session_id));
+  if (running != active_.end()) {
     running->second->request.sequence_end = true;
     finish(*running->second, FinishReason::kAbort);
   } else {

@@ -67,8 +67,8 @@ class EngineCore {
   void carry_out(CancelCommand& command);
   void carry_out(EndSessionCommand& command);
   void admit(SubmitCommand& command);
-  std::unique_ptr<Sequence> open_sequence(const Request& request);
-  std::unique_ptr<Sequence> continue_session(const Request& request);
+  std::unique_ptr<Sequence> open_sequence(const SubmitCommand& command);
+  std::unique_ptr<Sequence> continue_session(const SubmitCommand& command);
   void append_prompt(Sequence& sequence, const Request& request);
 
   void run(const StepPlan& plan);

@@ -11,11 +11,10 @@ namespace lmdeploy {
 Scheduler::Scheduler(const SchedulerConfig& config, const BlockStore& store)
     : config_(config), store_(store) {}
 
-void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
+void Scheduler::add(Sequence& sequence) { waiting_.insert(sequence); }
 
 void Scheduler::remove(Sequence& sequence) {
-  std::erase(running_, &sequence);
-  std::erase(waiting_, &sequence);
+  if (!waiting_.remove(sequence)) std::erase(running_, &sequence);
 }
 
 const StepPlan& Scheduler::plan() {
@@ -34,9 +33,8 @@ const StepPlan& Scheduler::plan() {
 // share, also when the following steps see a smaller rest. The result never exceeds max_prefill_token_num in
 // total.
 int64_t Scheduler::prefill_budget() {
-  int64_t pending = 0;
+  int64_t pending = waiting_.prompt_tokens();
   for (const Sequence* sequence : running_) pending += sequence->num_pending() - 1;
-  for (const Sequence* sequence : waiting_) pending += sequence->num_pending() - 1;
   demands_.push_back((pending + config_.max_prefill_iters - 1) / config_.max_prefill_iters);
   if (static_cast<int64_t>(demands_.size()) > config_.max_prefill_iters) demands_.pop_front();
   const int64_t demand = *std::ranges::max_element(demands_);
@@ -64,14 +62,14 @@ void Scheduler::plan_prefills() {
 void Scheduler::start_waiting() {
   while (!waiting_.empty() && !preempted_ && budget_left_ > 0 && rows_left_ > 0 &&
          num_running() < config_.max_batch_size) {
-    Sequence& sequence = *waiting_.front();
+    Sequence& sequence = waiting_.front();
     if (!start(sequence)) {
       if (!running_.empty() || store_.blocks_for(sequence.length()) <= store_.blocks.num_total()) return;
       plan_.too_large.push_back(&sequence);
-      waiting_.pop_front();
+      waiting_.remove(sequence);
       continue;
     }
-    waiting_.pop_front();
+    waiting_.remove(sequence);
     running_.push_back(&sequence);
     const int64_t count = fit_rows(sequence, std::min(sequence.num_pending(), budget_left_));
     budget_left_ -= count;
@@ -118,7 +116,7 @@ void Scheduler::preempt_newest() {
   Sequence* newest = running_.back();
   running_.pop_back();
   rest(*newest, store_);
-  waiting_.push_front(newest);
+  waiting_.insert(*newest);
   preempted_ = true;
   ++num_preemptions_;
 }

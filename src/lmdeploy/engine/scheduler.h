@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lmdeploy/engine/sequence.h"
+#include "lmdeploy/engine/waiting_line.h"
 
 namespace lmdeploy {
 
@@ -39,7 +40,8 @@ class Scheduler {
  public:
   Scheduler(const SchedulerConfig& config, const BlockStore& store);
 
-  /// To the end of the line. The sequence must have a pending token and stay alive until remove().
+  /// Into the line, by order of arrival. The sequence must have a pending token and stay alive until
+  /// remove().
   void add(Sequence& sequence);
   /// The sequence is not scheduled any more. It keeps the blocks it has.
   void remove(Sequence& sequence);
@@ -47,7 +49,7 @@ class Scheduler {
   const StepPlan& plan();
 
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t num_waiting() const { return waiting_.size(); }
   int64_t num_preemptions() const { return num_preemptions_; }
 
  private:
@@ -65,8 +67,8 @@ class Scheduler {
   SchedulerConfig config_;
   BlockStore store_;
   std::vector<Sequence*> running_;  // in order of arrival
-  std::deque<Sequence*> waiting_;   // in order of arrival
-  std::deque<int64_t> demands_;     // prompt tokens a step, as seen by the last max_prefill_iters steps
+  WaitingLine waiting_;
+  std::deque<int64_t> demands_;  // prompt tokens a step, as seen by the last max_prefill_iters steps
   StepPlan plan_;
   int64_t budget_left_ = 0;  // prompt tokens
   int64_t rows_left_ = 0;    // logit rows

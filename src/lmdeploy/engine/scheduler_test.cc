@@ -18,6 +18,7 @@ class SchedulerTest : public ::testing::Test {
   }
   Sequence& add(int64_t num_tokens) {
     sequences_.push_back(std::make_unique<Sequence>());
+    sequences_.back()->request_id = sequences_.size();
     sequences_.back()->tokens.assign(static_cast<size_t>(num_tokens), 1);
     scheduler_->add(*sequences_.back());
     return *sequences_.back();

@@ -34,8 +34,10 @@ struct StepPlan {
 };
 
 /// Oldest first: decode tokens of all running sequences, then prompts in order of arrival within the token
-/// budget. When blocks run out, the newest sequence gives its blocks back and waits at the head of the line.
-/// One thread.
+/// budget. Each running sequence has room for its next token before a newer one gets any, and a prompt chunk
+/// takes no more than what is left then. When blocks run out, the newest sequence gives its blocks back and
+/// waits at the head of the line. So the oldest always gets on, however few blocks there are, and nobody
+/// waits for a newer one. One thread.
 class Scheduler {
  public:
   Scheduler(const SchedulerConfig& config, const BlockStore& store);
@@ -45,6 +47,9 @@ class Scheduler {
   void add(Sequence& sequence);
   /// The sequence is not scheduled any more. It keeps the blocks it has.
   void remove(Sequence& sequence);
+  /// A running sequence whose keys and values are to be computed anew, its blocks dropped: it waits as after
+  /// preemption, and the others go on.
+  void restart(Sequence& sequence);
   /// Valid until the next call.
   const StepPlan& plan();
 
@@ -61,8 +66,10 @@ class Scheduler {
   bool grow(Sequence& sequence);
   void preempt_newest();
   void schedule(Sequence& sequence, int64_t count);
+  void schedule_chunk(Sequence& sequence);
   int64_t rows_of(const Sequence& sequence, int64_t count) const;
   int64_t fit_rows(const Sequence& sequence, int64_t count) const;
+  int64_t fit_blocks(const Sequence& sequence, int64_t count) const;
 
   SchedulerConfig config_;
   BlockStore store_;

@@ -11,8 +11,7 @@ namespace lmdeploy::testing {
 
 CoreDriver::CoreDriver(Model& model, const EngineConfig& config)
     : kernels_(make_ref_kernels(std::make_shared<ThreadPool>(1))),
-      config_(resolve_config(config, model.spec(), model.kv_layout(config.kv_dtype, config.block_len),
-                             /*available_bytes=*/size_t{64} << 20)),
+      config_(resolve_config(config, model, /*available_bytes=*/size_t{64} << 20)),
       core_(model, *kernels_, config_) {}
 
 std::shared_ptr<Client> CoreDriver::submit(Request request) {
@@ -26,6 +25,7 @@ std::shared_ptr<Client> CoreDriver::submit(Request request) {
 void CoreDriver::step() {
   core_.step(commands_);
   core_.check_invariants();
+  core_.scrub_free_blocks();
   const EngineStats s = core_.stats();
   ASSERT_EQ(s.free_blocks + s.used_blocks + s.cached_blocks, s.total_blocks);
   core_.deliver();
@@ -49,10 +49,11 @@ RequestOutput CoreDriver::complete(Request request) {
   return client->output;
 }
 
-EngineConfig small_config() {
+EngineConfig small_config(int64_t num_groups) {
   EngineConfig config;
   config.block_len = 4;
-  config.num_blocks = 64;
+  config.num_blocks = 64 * num_groups;
+  config.session_len = 256;
   config.max_batch_size = 8;
   config.max_prefill_token_num = 64;
   config.kv_dtype = DType::kF32;

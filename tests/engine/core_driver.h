@@ -43,8 +43,9 @@ class CoreDriver {
   uint64_t last_id_ = 0;
 };
 
-/// A config with small numbers: blocks of 4 tokens, 64 of them, 8 sequences.
-EngineConfig small_config();
+/// A config with small numbers: blocks of 4 tokens, 64 of them for each group of layers, 8 sequences of 256
+/// tokens.
+EngineConfig small_config(int64_t num_groups = 1);
 /// A greedy request of its own.
 Request request_of(std::vector<int> input_ids, int64_t max_new_tokens);
 /// As request_of(), in a session that is kept.

@@ -25,13 +25,24 @@ uint64_t next_hash(uint64_t hash, int token) { return mix_bits(hash ^ static_cas
 
 class Cache {
  public:
-  Cache(const KvCacheView& view, const int32_t* blocks) : view_(view), blocks_(blocks) {}
+  Cache(const KvCacheView& view, const StepInput& input, size_t group, size_t sequence)
+      : view_(view), salt_(group * 0x9e3779b97f4a7c15ull) {
+    const size_t line = group * input.kv_len.size() + sequence;
+    blocks_ =
+        input.block_table
+            .subspan(line * static_cast<size_t>(input.max_blocks), static_cast<size_t>(input.max_blocks))
+            .data();
+  }
   Slot read(int64_t position) const {
     Slot slot;
     std::memcpy(&slot, at(position), sizeof(slot));
+    slot.hash ^= salt_;
     return slot;
   }
-  void write(int64_t position, const Slot& slot) const { std::memcpy(at(position), &slot, sizeof(slot)); }
+  void write(int64_t position, Slot slot) const {
+    slot.hash ^= salt_;
+    std::memcpy(at(position), &slot, sizeof(slot));
+  }
 
  private:
   std::byte* at(int64_t position) const {
@@ -41,8 +52,13 @@ class Cache {
            position % view_.layout.block_len * static_cast<int64_t>(sizeof(Slot));
   }
   KvCacheView view_;
+  uint64_t salt_;  // groups do not understand each other's slots
   const int32_t* blocks_;
 };
+
+int64_t first_seen(const KvGroup& group, int64_t position) {
+  return group.window == 0 ? 0 : std::max<int64_t>(0, position - group.window + 1);
+}
 
 }  // namespace
 
@@ -52,6 +68,9 @@ FakeModel::FakeModel(const FakeOptions& options)
   spec_.vocab_size = options.vocab_size;
   spec_.max_positions = options.max_positions;
   spec_.rope = options.rope;
+  for (const int64_t window : options.windows) groups_.push_back({window});
+  const auto remembers = [](const KvGroup& group) { return group.window != 1; };
+  LMD_CHECK(std::ranges::any_of(groups_, remembers), "no token would see the one before it");
 }
 
 KvLayout FakeModel::kv_layout(DType, int64_t block_len) const {
@@ -81,26 +100,54 @@ void FakeModel::check_limits(const StepInput& input) const {
     throw Error(ErrorCode::kInternal, cat("a step of ", input.logit_rows.size(), " logit rows"));
 }
 
-void FakeModel::run_sequence(const StepInput& input, const KvCacheView& cache, size_t s) {
-  const Cache slots(cache, input.block_table.data() + static_cast<int64_t>(s) * input.max_blocks);
-  const int64_t end_row = input.query_start[s + 1], num_new = end_row - input.query_start[s];
-  const int64_t num_old = input.kv_len[s] - num_new;
-  uint64_t hash = static_cast<uint64_t>(rope_table_key(spec_.rope, input.rope_length[s]));
-  std::vector<int> tokens;
-  for (int64_t p = 0; p < input.kv_len[s]; ++p) {
-    if (p >= num_old) {
-      const int token = input.token_ids[static_cast<size_t>(end_row - input.kv_len[s] + p)];
-      slots.write(p, {next_hash(hash, token), token, static_cast<int32_t>(p)});
+struct FakeModel::History {
+  std::vector<int> tokens;       // -1: not seen
+  std::vector<uint64_t> hashes;  // 0: not seen
+};
+
+FakeModel::History FakeModel::read_history(const StepInput& input, const KvCacheView& cache, size_t s,
+                                           int64_t count) const {
+  const auto size = static_cast<size_t>(count);
+  History history = {std::vector<int>(size, -1), std::vector<uint64_t>(size, 0)};
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const Cache slots(cache, input, group, s);
+    for (int64_t p = first_seen(groups_[group], count); p < count; ++p) {
+      const Slot slot = slots.read(p);
+      uint64_t& hash = history.hashes[static_cast<size_t>(p)];
+      if (slot.position != p || (hash != 0 && hash != slot.hash))
+        throw Error(ErrorCode::kInternal,
+                    cat("sequence ", s, ", group ", group, ", position ", p, ": the slot holds token ",
+                        slot.token, " of position ", slot.position));
+      hash = slot.hash;
+      history.tokens[static_cast<size_t>(p)] = slot.token;
     }
-    const Slot slot = slots.read(p);
-    hash = next_hash(hash, slot.token);
-    if (slot.position != p || slot.hash != hash)
-      throw Error(ErrorCode::kInternal, cat("sequence ", s, ", position ", p, ": the slot holds token ",
-                                            slot.token, " of position ", slot.position));
-    tokens.push_back(slot.token);
-    const auto row = static_cast<int32_t>(end_row - input.kv_len[s] + p);
-    if (p >= num_old && std::ranges::binary_search(input.logit_rows, row))
-      fill_logits(tokens, hash, logits_.view().row<float>(next_row_++));
+  }
+  uint64_t previous = static_cast<uint64_t>(rope_table_key(spec_.rope, input.rope_length[s]));
+  for (size_t p = 0; p < size; ++p) {
+    const uint64_t hash = history.hashes[p];
+    if (previous != 0 || p == 0)
+      if (hash != 0 && hash != next_hash(previous, history.tokens[p]))
+        throw Error(ErrorCode::kInternal, cat("sequence ", s, ", position ", p, ": another history"));
+    previous = hash;
+  }
+  return history;
+}
+
+void FakeModel::run_sequence(const StepInput& input, const KvCacheView& cache, size_t s) {
+  const int64_t begin_row = input.query_start[s], num_new = input.query_start[s + 1] - begin_row;
+  const int64_t num_old = input.kv_len[s] - num_new;
+  History history = read_history(input, cache, s, num_old);
+  uint64_t hash = num_old > 0 ? history.hashes.back()
+                              : static_cast<uint64_t>(rope_table_key(spec_.rope, input.rope_length[s]));
+  for (int64_t i = 0; i < num_new; ++i) {
+    const auto row = static_cast<int32_t>(begin_row + i);
+    const int token = input.token_ids[static_cast<size_t>(row)];
+    hash = next_hash(hash, token);
+    for (size_t group = 0; group < groups_.size(); ++group)
+      Cache(cache, input, group, s).write(num_old + i, {hash, token, static_cast<int32_t>(num_old + i)});
+    history.tokens.push_back(token);
+    if (std::ranges::binary_search(input.logit_rows, row))
+      fill_logits(history.tokens, hash, logits_.view().row<float>(next_row_++));
   }
 }
 
@@ -111,7 +158,8 @@ void FakeModel::fill_logits(std::span<const int> tokens, uint64_t hash, float* r
   if (tokens.back() == poison_token) row[0] = std::numeric_limits<float>::quiet_NaN();
 }
 
-std::vector<float> FakeModel::logits_after(std::span<const int> tokens, int64_t rope_length) const {
+std::vector<float> FakeModel::logits_after(std::span<const int> tokens, int64_t first_prompt) const {
+  const int64_t rope_length = rope_length_at(spec_.rope, first_prompt, static_cast<int64_t>(tokens.size()));
   uint64_t hash = static_cast<uint64_t>(rope_table_key(spec_.rope, rope_length));
   for (const int token : tokens) hash = next_hash(hash, token);
   std::vector<float> row(static_cast<size_t>(options_.vocab_size));

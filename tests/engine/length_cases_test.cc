@@ -83,6 +83,7 @@ TEST(Length, F81_LongPromptsDoNotFreezeAStream) {
     FakeModel model;
     EngineConfig config = small_config();
     config.num_blocks = 1000;
+    config.session_len = 0;
     config.max_prefill_token_num = kChunk;
     CoreDriver driver(model, config);
     const auto stream = driver.submit(request_of(random_ids(1, 5), 300));
@@ -107,12 +108,11 @@ TEST(Length, F81_LongPromptsDoNotFreezeAStream) {
 
 TEST(Config, BadFieldsAreNamed) {
   FakeModel model;
-  const KvLayout layout = model.kv_layout(DType::kF32, 4);
   const auto message_of = [&](auto change) -> std::string {
     EngineConfig config = small_config();
     change(config);
     try {
-      resolve_config(config, model.spec(), layout, size_t{1} << 20);
+      resolve_config(config, model, size_t{1} << 20);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.what();
@@ -133,17 +133,16 @@ TEST(Config, BadFieldsAreNamed) {
 
 TEST(Config, PoolIsWhatTheBatchNeedsOrAQuarterOfTheMemory) {
   FakeModel model;
-  const KvLayout layout = model.kv_layout(DType::kF32, 64);
   EngineConfig config;
   config.max_batch_size = 3;
   config.session_len = 100;
-  EXPECT_EQ(resolve_config(config, model.spec(), layout, size_t{1} << 40).num_blocks, 6);
-  const auto block_bytes = static_cast<size_t>(layout.block_bytes());
-  const EngineConfig small = resolve_config(config, model.spec(), layout, 4 * block_bytes);
+  EXPECT_EQ(resolve_config(config, model, size_t{1} << 40).num_blocks, 6);
+  const auto block_bytes = static_cast<size_t>(model.kv_layout(config.kv_dtype, 64).block_bytes());
+  const EngineConfig small = resolve_config(config, model, 4 * block_bytes);
   EXPECT_EQ(small.num_blocks, 1);
   EXPECT_EQ(small.session_len, 64);
   config.session_len = 0;
-  EXPECT_EQ(resolve_config(config, model.spec(), layout, size_t{1} << 40).session_len, 4096) << "the model's";
+  EXPECT_EQ(resolve_config(config, model, size_t{1} << 40).session_len, 4096) << "the model's";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <tuple>
 
 #include "core_driver.h"
 #include "fake_model.h"
@@ -40,7 +41,7 @@ bool fails_now() {
 namespace lmdeploy::testing {
 namespace {
 
-class OutOfMemory : public ::testing::TestWithParam<int64_t> {
+class OutOfMemory : public ::testing::TestWithParam<std::tuple<int64_t, GroupCase>> {
  protected:
   void SetUp() override { set_log_level(LogLevel::kCritical); }  // every failure is logged
 
@@ -58,7 +59,6 @@ class OutOfMemory : public ::testing::TestWithParam<int64_t> {
     core.check_invariants();
   }
 
-  FakeModel model_;
   std::unique_ptr<Kernels> kernels_ = make_ref_kernels(std::make_shared<ThreadPool>(1));
 };
 
@@ -90,14 +90,13 @@ Commands some_traffic(std::vector<Reader>& readers, Rng& rng, uint64_t& last_id)
 }
 
 TEST_P(OutOfMemory, EachRequestEndsOnceAndTheEngineGoesOn) {
-  const int64_t num_failures = GetParam();
+  const auto& [num_failures, groups] = GetParam();
   EngineConfig config = small_config();
   config.max_batch_size = 3;
   config.max_sessions = 2;
   config.enable_prefix_caching = true;
-  EngineCore core(
-      model_, *kernels_,
-      resolve_config(config, model_.spec(), model_.kv_layout(config.kv_dtype, config.block_len), 1 << 26));
+  FakeModel model({.windows = groups.windows});
+  EngineCore core(model, *kernels_, resolve_config(config, model, 1 << 26));
   std::vector<Reader> readers;
   int64_t num_ended = 0, num_out_of_memory = 0;
   uint64_t last_id = 0;
@@ -121,8 +120,12 @@ TEST_P(OutOfMemory, EachRequestEndsOnceAndTheEngineGoesOn) {
   EXPECT_LT(num_out_of_memory, static_cast<int64_t>(readers.size()) - 300);
 }
 
-INSTANTIATE_TEST_SUITE_P(FailuresInARow, OutOfMemory, ::testing::Values(1, 2, 50),
-                         [](const auto& test) { return std::to_string(test.param); });
+INSTANTIATE_TEST_SUITE_P(FailuresInARow, OutOfMemory,
+                         ::testing::Combine(::testing::Values(1, 2, 50),
+                                            ::testing::Values(kGroupCases[0], kGroupCases[3])),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name);
+                         });
 
 }  // namespace
 }  // namespace lmdeploy::testing

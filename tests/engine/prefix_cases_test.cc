@@ -8,17 +8,22 @@
 namespace lmdeploy::testing {
 namespace {
 
-EngineConfig blocks_of_64(int64_t num_blocks, bool caching) {
-  EngineConfig config = small_config();
-  config.block_len = 64;
-  config.num_blocks = num_blocks;
-  config.max_prefill_token_num = 256;
-  config.enable_prefix_caching = caching;
-  return config;
-}
+class Prefix : public ::testing::TestWithParam<GroupCase> {
+ protected:
+  /// `num_blocks` for each group.
+  static EngineConfig blocks_of_64(int64_t num_blocks, bool caching) {
+    EngineConfig config = small_config();
+    config.block_len = 64;
+    config.session_len = 512;
+    config.num_blocks = num_blocks * GetParam().num_groups();
+    config.max_prefill_token_num = 256;
+    config.enable_prefix_caching = caching;
+    return config;
+  }
+};
 
-TEST(Prefix, F44_NeverChangesTheAnswer) {
-  FakeModel model;
+TEST_P(Prefix, F44_NeverChangesTheAnswer) {
+  FakeModel model({.windows = GetParam().windows});
   CoreDriver driver(model, blocks_of_64(64, true));
   for (const int64_t length : {300, 63, 64, 65, 128, 129}) {
     const std::vector<int> prompt = random_ids(static_cast<uint64_t>(length), length);
@@ -39,8 +44,8 @@ TEST(Prefix, F44_NeverChangesTheAnswer) {
   }
 }
 
-TEST(Prefix, F45_StaysRightAfterEvictionAndReuse) {
-  FakeModel model;
+TEST_P(Prefix, F45_StaysRightAfterEvictionAndReuse) {
+  FakeModel model({.windows = GetParam().windows});
   CoreDriver driver(model, blocks_of_64(8, true));
   Rng rng(45);
   std::vector<std::vector<int>> prompts;
@@ -67,13 +72,13 @@ TEST(Prefix, F45_StaysRightAfterEvictionAndReuse) {
     }
   }
   const EngineStats stats = driver.stats();
-  EXPECT_EQ(stats.free_blocks + stats.cached_blocks, 8);
+  EXPECT_EQ(stats.free_blocks + stats.cached_blocks, stats.total_blocks);
   EXPECT_GT(stats.prefix_hit_tokens, 0);
   EXPECT_GT(stats.aborted, 0);
 }
 
-TEST(Prefix, F51_HitsAreVisible) {
-  FakeModel model;
+TEST_P(Prefix, F51_HitsAreVisible) {
+  FakeModel model({.windows = GetParam().windows});
   CoreDriver driver(model, blocks_of_64(32, true));
   EXPECT_EQ(driver.complete(request_of(random_ids(1, 200), 4)).cached_tokens, 0);
   EXPECT_EQ(driver.complete(request_of(random_ids(1, 200), 4)).cached_tokens, 192);
@@ -85,9 +90,9 @@ TEST(Prefix, F51_HitsAreVisible) {
   EXPECT_EQ(off.stats().prefix_queried_tokens, 0);
 }
 
-TEST(Prefix, GeneratedBlocksAreFoundToo) {
-  FakeModel model;
-  EngineConfig config = small_config();
+TEST_P(Prefix, GeneratedBlocksAreFoundToo) {
+  FakeModel model({.windows = GetParam().windows});
+  EngineConfig config = small_config(GetParam().num_groups());
   config.enable_prefix_caching = true;
   CoreDriver driver(model, config);
   const std::vector<int> prompt = random_ids(1, 5);
@@ -97,14 +102,15 @@ TEST(Prefix, GeneratedBlocksAreFoundToo) {
   EXPECT_EQ(next.token_ids, model.generate(concat(concat(prompt, answer), {7, 8}), 4));
 }
 
-TEST(Prefix, RopeTablesThatDifferAreKeptApart) {
+TEST_P(Prefix, RopeTablesThatDifferAreKeptApart) {
   FakeOptions options;
+  options.windows = GetParam().windows;
   options.rope.kind = RopeSpec::Kind::kDynamicNtk;
   options.rope.original_max_positions = 16;
   options.rope.factor = 2;
   options.rope.rotary_dim = 4;
   FakeModel model(options);
-  EngineConfig config = small_config();
+  EngineConfig config = small_config(GetParam().num_groups());
   config.enable_prefix_caching = true;
   CoreDriver driver(model, config);
   const std::vector<int> head = random_ids(1, 12);
@@ -120,6 +126,26 @@ TEST(Prefix, RopeTablesThatDifferAreKeptApart) {
   EXPECT_EQ(cached(9), 0) << "21 tokens: yet another";
   EXPECT_EQ(cached(8), 16) << "20 tokens again";
 }
+
+// What is computed after a poisoned token may be wrong, also where its block has left the window since.
+TEST_P(Prefix, AFailedRequestLeavesNothingToBeFound) {
+  FakeModel model({.windows = GetParam().windows});
+  EngineConfig config = small_config(GetParam().num_groups());
+  config.enable_prefix_caching = true;
+  CoreDriver driver(model, config);
+  const std::vector<int> prompt = random_ids(1, 120);
+  model.before_step = [&](const StepInput& input) {
+    if (input.kv_len[0] == 140) throw Error(ErrorCode::kInternal, "broken");
+  };
+  EXPECT_EQ(driver.complete(request_of(prompt, 50)).finish, FinishReason::kError);
+  EXPECT_EQ(driver.stats().free_blocks, driver.stats().total_blocks);
+  model.before_step = nullptr;
+  const RequestOutput again = driver.complete(request_of(prompt, 50));
+  EXPECT_EQ(again.cached_tokens, 0);
+  EXPECT_EQ(again.token_ids, model.generate(prompt, 50));
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, Prefix, ::testing::ValuesIn(kGroupCases), name_of);
 
 }  // namespace
 }  // namespace lmdeploy::testing

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "core_driver.h"
 #include "fake_model.h"
@@ -14,9 +15,11 @@ namespace {
 
 struct TrafficCase {
   const char* name;
-  int64_t num_blocks, max_batch_size, max_prefill_token_num;
+  int64_t num_blocks;  // that one full group would need
+  int64_t max_batch_size, max_prefill_token_num;
   bool prefix_caching;
-  bool dynamic_rope;
+  RopeSpec::Kind rope;
+  bool crowded() const { return num_blocks < 20 && max_batch_size > 1; }
 };
 void PrintTo(const TrafficCase& c, std::ostream* out) { *out << c.name; }
 
@@ -37,8 +40,8 @@ struct Flight {
 
 class Traffic {
  public:
-  Traffic(const TrafficCase& c, uint64_t seed)
-      : rng_(seed), model_(options_of(c)), driver_(model_, config_of(c)) {}
+  Traffic(const TrafficCase& c, const GroupCase& groups, uint64_t seed)
+      : rng_(seed), model_(options_of(c, groups)), driver_(model_, config_of(c, model_)) {}
 
   void run(int num_steps) {
     for (int i = 0; i < num_steps; ++i) {
@@ -57,22 +60,23 @@ class Traffic {
   int64_t num_checked() const { return num_checked_; }
 
  private:
-  static FakeOptions options_of(const TrafficCase& c) {
+  static FakeOptions options_of(const TrafficCase& c, const GroupCase& groups) {
     FakeOptions options;
+    options.windows = groups.windows;
     options.max_step_tokens = c.max_prefill_token_num + c.max_batch_size;
     options.max_logit_rows = c.max_batch_size;
-    if (c.dynamic_rope) {
-      options.rope.kind = RopeSpec::Kind::kDynamicNtk;
-      options.rope.original_max_positions = 10;
-      options.rope.factor = 2;
-      options.rope.rotary_dim = 4;
-    }
+    options.rope.kind = c.rope;
+    options.rope.original_max_positions = c.rope == RopeSpec::Kind::kLongRope ? 25 : 10;
+    options.rope.factor = 2;
+    options.rope.rotary_dim = 4;
     return options;
   }
-  static EngineConfig config_of(const TrafficCase& c) {
+  static EngineConfig config_of(const TrafficCase& c, const Model& model) {
     EngineConfig config = small_config();
-    config.num_blocks = c.num_blocks;
     config.session_len = c.num_blocks * config.block_len;
+    const BlockGroups groups(config.block_len, model.kv_groups());
+    config.num_blocks = c.crowded() ? groups.least_for(config.session_len)
+                                    : c.num_blocks * static_cast<int64_t>(groups.size());
     config.max_batch_size = c.max_batch_size;
     config.max_prefill_token_num = c.max_prefill_token_num;
     config.max_logit_rows = c.max_batch_size;
@@ -227,33 +231,38 @@ class Traffic {
   int64_t num_checked_ = 0;
 };
 
-class RandomTraffic : public ::testing::TestWithParam<TrafficCase> {};
+class RandomTraffic : public ::testing::TestWithParam<std::tuple<TrafficCase, GroupCase>> {};
 
 TEST_P(RandomTraffic, EveryAnswerIsThatOfItsTokensAlone) {
+  const auto& [traffic_case, groups] = GetParam();
   EngineStats sum;
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
     SCOPED_TRACE(seed);
-    Traffic traffic(GetParam(), seed);
+    Traffic traffic(traffic_case, groups, seed);
     traffic.run(1500);
     EXPECT_GT(traffic.num_checked(), 100);
     sum.preemptions += traffic.stats().preemptions;
     sum.prefix_hit_tokens += traffic.stats().prefix_hit_tokens;
   }
-  const bool crowded = GetParam().num_blocks < 20 && GetParam().max_batch_size > 1;
-  EXPECT_EQ(sum.preemptions > 0, crowded) << "blocks run out where they are meant to";
-  EXPECT_EQ(sum.prefix_hit_tokens > 0, GetParam().prefix_caching);
+  EXPECT_EQ(sum.preemptions > 0, traffic_case.crowded()) << "blocks run out where they are meant to";
+  EXPECT_EQ(sum.prefix_hit_tokens > 0, traffic_case.prefix_caching);
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, RandomTraffic,
-                         ::testing::Values(TrafficCase{"roomy", 200, 8, 64, false, false},
-                                           TrafficCase{"roomy_cached", 200, 8, 64, true, false},
-                                           TrafficCase{"small_chunks", 200, 8, 3, true, false},
-                                           TrafficCase{"tiny_pool", 12, 6, 16, false, false},
-                                           TrafficCase{"tiny_pool_cached", 12, 6, 16, true, false},
-                                           TrafficCase{"tiny_pool_small_chunks", 10, 4, 2, true, false},
-                                           TrafficCase{"one_at_a_time", 12, 1, 5, true, false},
-                                           TrafficCase{"rope_by_length", 14, 6, 16, true, true}),
-                         [](const auto& param) { return param.param.name; });
+constexpr auto kPlain = RopeSpec::Kind::kDefault;
+INSTANTIATE_TEST_SUITE_P(
+    Engine, RandomTraffic,
+    ::testing::Combine(
+        ::testing::Values(TrafficCase{"roomy", 200, 8, 64, false, kPlain},
+                          TrafficCase{"roomy_cached", 200, 8, 64, true, kPlain},
+                          TrafficCase{"small_chunks", 200, 8, 3, true, kPlain},
+                          TrafficCase{"tiny_pool", 12, 6, 16, false, kPlain},
+                          TrafficCase{"tiny_pool_cached", 12, 6, 16, true, kPlain},
+                          TrafficCase{"tiny_pool_small_chunks", 10, 4, 2, true, kPlain},
+                          TrafficCase{"one_at_a_time", 12, 1, 5, true, kPlain},
+                          TrafficCase{"rope_by_first_prompt", 14, 6, 16, true, RopeSpec::Kind::kDynamicNtk},
+                          TrafficCase{"rope_by_length", 14, 6, 5, true, RopeSpec::Kind::kLongRope}),
+        ::testing::ValuesIn(kGroupCases)),
+    [](const auto& test) { return cat(std::get<0>(test.param).name, "_", std::get<1>(test.param).name); });
 
 }  // namespace
 }  // namespace lmdeploy::testing

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core_driver.h"
+#include "fake_model.h"
 #include "lmdeploy/core/random.h"
 
 namespace lmdeploy::testing {
@@ -14,16 +15,44 @@ namespace {
 
 constexpr int64_t kNewTokens = 16;
 
-/// A tiny checkpoint of tests/data/models on the CPU back end, activations and cache in f32.
-class EqualityTest : public ::testing::TestWithParam<const char*> {
+/// A tiny checkpoint of tests/data/models on the CPU back end, activations and cache in f32; or a fake model
+/// with several groups of layers.
+struct EqualityCase {
+  const char* name;
+  const char* checkpoint;             // nullptr: fake
+  std::vector<int64_t> windows = {};  // of a fake one
+  int64_t longrope_border = 0;        // > 0: the checkpoint's rope is made a longrope that changes there
+};
+void PrintTo(const EqualityCase& c, std::ostream* out) { *out << c.name; }
+
+JsonObject longrope_config(int64_t border) {
+  JsonArray short_factor(8, 1.0), long_factor(8, 3.0);
+  return {
+      {"original_max_position_embeddings", border},
+      {"rope_scaling", {{"type", "longrope"}, {"short_factor", short_factor}, {"long_factor", long_factor}}}};
+}
+
+class EqualityTest : public ::testing::TestWithParam<EqualityCase> {
  protected:
-  EqualityTest()
-      : kernels_(make_cpu_kernels(std::make_shared<ThreadPool>(2))),
-        checkpoint_(open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", GetParam()))),
-        model_(load_model(*checkpoint_, *kernels_, {.max_step_tokens = 512, .max_logit_rows = 64})) {}
+  EqualityTest() : kernels_(make_cpu_kernels(std::make_shared<ThreadPool>(2))) {
+    const EqualityCase& c = GetParam();
+    if (c.checkpoint == nullptr) {
+      model_ = std::make_unique<FakeModel>(FakeOptions{.vocab_size = 200, .windows = c.windows});
+      return;
+    }
+    LoadOptions options = {.max_step_tokens = 512, .max_logit_rows = 64};
+    if (c.longrope_border > 0) options.config_overrides = longrope_config(c.longrope_border);
+    checkpoint_ = open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", c.checkpoint));
+    model_ = load_model(*checkpoint_, *kernels_, options);
+  }
+  /// So many blocks that `length` tokens just fit in, and two windows more for each window group.
+  int64_t tight_blocks(int64_t length) const {
+    const BlockGroups groups(8, model_->kv_groups());
+    return groups.least_for(length) + 4 * groups.num_windows();
+  }
 
   EngineConfig config() const {
-    EngineConfig config = small_config();
+    EngineConfig config = small_config(static_cast<int64_t>(model_->kv_groups().size()));
     config.block_len = 8;
     config.session_len = 96;
     config.max_prefill_token_num = 256;
@@ -102,7 +131,7 @@ TEST_P(EqualityTest, AloneIsPrefixHit) {
 TEST_P(EqualityTest, AloneIsPreempted) {
   for (const bool caching : {false, true}) {
     EngineConfig tight = config();
-    tight.num_blocks = 12;
+    tight.num_blocks = tight_blocks(96);
     tight.enable_prefix_caching = caching;
     CoreDriver driver(*model_, tight);
     std::vector<Request> requests;
@@ -123,11 +152,12 @@ TEST_P(EqualityTest, ATurnIsTheSameAfterItsSessionWasEvicted) {
   RequestOutput kept, evicted;
   for (const bool evict : {false, true}) {
     EngineConfig tight = config();
-    tight.num_blocks = 12;
+    tight.num_blocks = tight_blocks(96);
     CoreDriver driver(*model_, tight);
     driver.complete(turn_of(1, first, 10, true));
     if (evict) {
-      driver.complete(request_of(random_ids(9, 90), 5));
+      for (uint64_t seed = 9; seed < 13; ++seed) driver.submit(request_of(random_ids(seed, 90), 5));
+      driver.run();
       EXPECT_EQ(driver.stats().cached_blocks, 0);
     }
     Request turn = turn_of(1, second, kNewTokens, false);
@@ -140,7 +170,7 @@ TEST_P(EqualityTest, ATurnIsTheSameAfterItsSessionWasEvicted) {
 TEST_P(EqualityTest, RandomTrafficOverATightPool) {
   Rng rng(77);
   EngineConfig tight = config();
-  tight.num_blocks = 14;
+  tight.num_blocks = tight_blocks(112);
   tight.max_prefill_token_num = 20;
   tight.enable_prefix_caching = true;
   CoreDriver driver(*model_, tight);
@@ -161,9 +191,16 @@ TEST_P(EqualityTest, RandomTrafficOverATightPool) {
     expect_same(clients[i]->output, alone(requests[i]), cat("request ", i));
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, EqualityTest,
-                         ::testing::Values("llama2", "llama3", "llama_dynamic_ntk", "llama_tied_headdim"),
-                         [](const auto& param) { return std::string(param.param); });
+INSTANTIATE_TEST_SUITE_P(Models, EqualityTest,
+                         ::testing::Values(EqualityCase{"llama2", "llama2"}, EqualityCase{"llama3", "llama3"},
+                                           EqualityCase{"llama_dynamic_ntk", "llama_dynamic_ntk"},
+                                           EqualityCase{"llama_longrope", "llama2", {}, 37},
+                                           EqualityCase{"llama_tied_headdim", "llama_tied_headdim"},
+                                           EqualityCase{"full", nullptr, {0}},
+                                           EqualityCase{"window", nullptr, {16}},
+                                           EqualityCase{"full_and_window", nullptr, {0, 16}},
+                                           EqualityCase{"several", nullptr, {5, 0, 16, 1}}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace lmdeploy::testing

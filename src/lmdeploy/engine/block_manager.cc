@@ -29,19 +29,23 @@ BlockKey BlockHandle::key() const { return {id_, manager_->block(id_).unique_id}
 
 void BlockHandle::set_keep(bool keep) { manager_->block(id_).keep = keep; }
 
-bool BlockHandle::make_private() {
-  if (manager_->block(id_).use_count > 1) return false;
-  manager_->block(id_).unique_id = ++manager_->last_unique_id_;
-  return true;
-}
+bool BlockHandle::is_shared() const { return manager_->block(id_).use_count > 1; }
 
-void BlockHandle::spoil() {
+void BlockHandle::make_private() {
+  LMD_CHECK(!is_shared(), "block ", id_, " has other users");
   manager_->block(id_).unique_id = ++manager_->last_unique_id_;
   manager_->block(id_).keep = false;
 }
 
 void BlockList::truncate(int64_t count) {
-  while (size() > count) handles_.pop_back();
+  while (num_held() > 0 && end() > count) handles_.pop_back();
+  first_ = std::min(first_, count);
+}
+
+void BlockList::drop_before(int64_t i) {
+  const int64_t count = std::clamp<int64_t>(i - first_, 0, num_held());
+  handles_.erase(handles_.begin(), handles_.begin() + count);
+  first_ = std::max(first_, i);
 }
 
 BlockManager::BlockManager(int64_t num_blocks)
@@ -77,6 +81,13 @@ void BlockManager::discard(BlockKey key) {
   if (!holds(key) || block(key.id).use_count > 0) return;
   unlink(key.id);
   set_free(key.id);
+}
+
+void BlockManager::spoil(BlockKey key) {
+  discard(key);
+  if (!holds(key)) return;
+  block(key.id).unique_id = ++last_unique_id_;
+  block(key.id).keep = false;
 }
 
 void BlockManager::release(int32_t id) {

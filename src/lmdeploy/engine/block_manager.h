@@ -32,11 +32,11 @@ class BlockHandle {
   BlockKey key() const;
   /// Whether the block becomes cached (true) or free (false) when its last user lets go.
   void set_keep(bool keep);
-  /// Makes the block's content unfindable by earlier keys, so that it may be written again. False, and
-  /// nothing happens, while another sequence holds the block too.
-  bool make_private();
-  /// The content is not to be trusted: no key finds it any more and it will not be kept.
-  void spoil();
+  /// Whether another sequence holds the block too.
+  bool is_shared() const;
+  /// Makes the content of a block that nobody else holds unfindable by earlier keys, so that it may be
+  /// written again.
+  void make_private();
 
  private:
   friend class BlockManager;
@@ -46,8 +46,9 @@ class BlockHandle {
   int32_t id_ = -1;
 };
 
-/// The blocks of one sequence in token order. Lets go from the tail, so that the head is used most recently
-/// and a chain of cached blocks loses its tail first.
+/// The blocks of one sequence and one group of layers in token order: [first, end); those before `first` have
+/// been let go of. Lets go from the tail, so that the head is used most recently and a chain of cached blocks
+/// loses its tail first.
 class BlockList {
  public:
   BlockList() = default;
@@ -55,15 +56,22 @@ class BlockList {
   BlockList& operator=(BlockList&&) = delete;
   ~BlockList() { truncate(0); }
 
-  int64_t size() const { return static_cast<int64_t>(handles_.size()); }
-  BlockHandle& operator[](int64_t i) { return handles_[static_cast<size_t>(i)]; }
-  const BlockHandle& operator[](int64_t i) const { return handles_[static_cast<size_t>(i)]; }
+  int64_t first() const { return first_; }
+  int64_t end() const { return first_ + num_held(); }
+  int64_t num_held() const { return static_cast<int64_t>(handles_.size()); }
+  bool has(int64_t i) const { return i >= first_ && i < end(); }
+  BlockHandle& operator[](int64_t i) { return handles_[static_cast<size_t>(i - first_)]; }
+  const BlockHandle& operator[](int64_t i) const { return handles_[static_cast<size_t>(i - first_)]; }
+  /// Becomes block end().
   void append(BlockHandle handle) { handles_.push_back(std::move(handle)); }
-  /// Lets go of all but the first `count` blocks.
+  /// Lets go of block `count` and those after it; end() is `count` at most.
   void truncate(int64_t count);
+  /// Lets go of the blocks before `i`; first() is `i` at least.
+  void drop_before(int64_t i);
 
  private:
   std::vector<BlockHandle> handles_;
+  int64_t first_ = 0;
 };
 
 class BlockManager {
@@ -80,6 +88,8 @@ class BlockManager {
   bool holds(BlockKey key) const;
   /// Frees the block if it is cached with this content; otherwise nothing happens.
   void discard(BlockKey key);
+  /// This content is not to be trusted: no key finds it any more and it will not be kept.
+  void spoil(BlockKey key);
 
   int64_t num_total() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_ids_.size()); }
@@ -87,6 +97,7 @@ class BlockManager {
   int64_t num_used() const { return num_total() - num_free() - num_cached(); }
   /// Blocks that allocate() can give now.
   int64_t num_available() const { return num_free() + num_cached(); }
+  bool is_free(int32_t id) const { return block(id).unique_id == 0; }
   int32_t use_count(int32_t id) const { return block(id).use_count; }
 
   /// Aborts unless every block is in exactly one of the three states and all links agree.

@@ -41,8 +41,9 @@ TEST(BlockManager, ASharedBlockIsFreeAfterItsLastUser) {
     const std::optional<BlockHandle> second = manager.acquire(first.key());
     ASSERT_TRUE(second.has_value());
     EXPECT_EQ(manager.use_count(0), 2);
-    EXPECT_FALSE(first.make_private());
+    EXPECT_TRUE(first.is_shared());
   }
+  EXPECT_FALSE(first.is_shared());
   EXPECT_EQ(manager.num_used(), 1);
   first = BlockHandle();
   EXPECT_EQ(manager.num_free(), 1);
@@ -105,18 +106,50 @@ TEST(BlockManager, EvictsTheTailOfTheOldestSequenceFirst) {
     }
 }
 
+TEST(BlockList, LetsGoFromBothEnds) {
+  BlockManager manager(8);
+  BlockList list;
+  for (int i = 0; i < 6; ++i) list.append(take(manager));
+  list.drop_before(2);
+  EXPECT_EQ(list.first(), 2);
+  EXPECT_EQ(list.end(), 6);
+  EXPECT_EQ(list[2].id(), 2);
+  EXPECT_FALSE(list.has(1));
+  list.drop_before(1);
+  list.truncate(5);
+  EXPECT_EQ(list.num_held(), 3);
+  EXPECT_EQ(manager.num_used(), 3);
+  list.drop_before(7);  // past the end: the next block is 7
+  EXPECT_EQ(manager.num_used(), 0);
+  list.append(take(manager));
+  EXPECT_TRUE(list.has(7));
+  list.truncate(3);
+  EXPECT_EQ(list.first(), 3);
+  EXPECT_EQ(list.end(), 3);
+  EXPECT_EQ(manager.num_free(), 8);
+}
+
 TEST(BlockManager, PrivateAndSpoiledContentIsNotFoundByOldKeys) {
   BlockManager manager(1);
   BlockHandle handle = take(manager);
   handle.set_keep(true);
   const BlockKey before = handle.key();
-  EXPECT_TRUE(handle.make_private());
+  handle.make_private();
   EXPECT_FALSE(manager.holds(before));
+  handle.set_keep(true);
   const BlockKey after = handle.key();
-  handle.spoil();
+  manager.spoil(after);
   EXPECT_FALSE(manager.holds(after));
   handle = BlockHandle();
   EXPECT_EQ(manager.num_free(), 1) << "spoiled content is not kept";
+  handle = take(manager);
+  handle.set_keep(true);
+  const BlockKey cached = handle.key();
+  handle = BlockHandle();
+  EXPECT_EQ(manager.num_cached(), 1);
+  manager.spoil(cached);
+  manager.spoil(cached);
+  EXPECT_EQ(manager.num_free(), 1) << "nor is it where nobody holds it";
 }
 
 TEST(BlockManager, RandomTrafficKeepsTheBooks) {

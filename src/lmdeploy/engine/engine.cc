@@ -46,11 +46,6 @@ int64_t max_unfinished(const EngineConfig& config) {
   return config.max_queued_requests == 0 ? 0 : config.max_batch_size + config.max_queued_requests;
 }
 
-EngineConfig resolve(const Model& model, const EngineConfig& config) {
-  return resolve_config(config, model.spec(), model.kv_layout(config.kv_dtype, config.block_len),
-                        system_memory().available_bytes);
-}
-
 [[noreturn]] void refuse_closed() { throw Error(ErrorCode::kClosed, "request: the engine has been closed"); }
 
 RequestOutput refusal(const Request& request, const Error& error) {
@@ -67,7 +62,7 @@ RequestOutput refusal(const Request& request, const Error& error) {
 class Engine::Impl {
  public:
   Impl(Model& model, const Kernels& kernels, const EngineConfig& config)
-      : config_(resolve(model, config)),
+      : config_(resolve_config(config, model, system_memory().available_bytes)),
         vocab_size_(model.spec().vocab_size),
         core_(model, kernels, config_),
         inbox_(std::make_shared<Inbox>(max_unfinished(config_))),

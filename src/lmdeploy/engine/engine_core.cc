@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <span>
 
@@ -44,6 +45,14 @@ SchedulerConfig scheduler_config(const EngineConfig& config) {
           .max_logit_rows = config.max_logit_rows};
 }
 
+// Besides those that have blocks, of which the pool has num_blocks, the links of chains that lead to them: in
+// window groups a chain is longer than the blocks that are kept of it.
+int64_t max_index_nodes(const EngineConfig& config, const BlockGroups& groups) {
+  constexpr int64_t kChains = 32;  // of session_len
+  const bool has_full = groups.num_windows() < static_cast<int64_t>(groups.size());
+  return 2 * config.num_blocks + (has_full ? 0 : kChains * groups.blocks_for(config.session_len));
+}
+
 }  // namespace
 
 void check_length(const Request& request, int64_t history, int64_t session_len) {
@@ -60,11 +69,13 @@ void check_length(const Request& request, int64_t history, int64_t session_len) 
 EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config)
     : model_(model),
       config_(config),
+      groups_(config.block_len, model.kv_groups()),
       pool_(model.kv_layout(config.kv_dtype, config.block_len), config.num_blocks, kernels.allocator()),
       blocks_(config.num_blocks),
-      index_(config.enable_prefix_caching ? std::make_unique<PrefixIndex>(blocks_, config.block_len)
-                                          : nullptr),
-      store_{blocks_, index_.get(), config.block_len},
+      index_(config.enable_prefix_caching
+                 ? std::make_unique<PrefixIndex>(blocks_, groups_, max_index_nodes(config, groups_))
+                 : nullptr),
+      store_{blocks_, index_.get(), groups_},
       sessions_(config.max_sessions, store_),
       scheduler_(scheduler_config(config), store_),
       sampler_(kernels.threads()) {
@@ -77,8 +88,8 @@ void EngineCore::step(Commands& commands) {
   const StepPlan& plan = scheduler_.plan();
   for (Sequence* sequence : plan.too_large)
     fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
-         cat("a sequence of ", sequence->length(), " tokens needs more than the ", config_.num_blocks,
-             " blocks of ", config_.block_len, " tokens that the KV cache has"));
+         cat("a sequence of ", sequence->length(), " tokens needs ", groups_.least_for(sequence->length()),
+             " blocks of ", config_.block_len, " tokens, the KV cache has ", config_.num_blocks));
   if (!plan.entries.empty()) run(plan);
 }
 
@@ -86,7 +97,7 @@ void EngineCore::run(const StepPlan& plan) {
   step_ids_.clear();
   for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
   try {
-    commit(plan, model_.forward(buffers_.fill(plan), pool_.view()));
+    commit(plan, model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
     ++counters_.steps;
   } catch (const std::exception& error) {
     LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", describe(error));
@@ -117,7 +128,6 @@ void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
     FinishReason reason = FinishReason::kNone;
     std::string error =
         std::isfinite(active.prompt_nll) ? "" : "the model's logits for the prompt are not finite";
-    entry.sequence->cache_len += entry.count;
     if (entry.completes && active.generates()) {
       const SampleResult& result = results[next];
       if (error.empty()) error = result.error;
@@ -130,7 +140,8 @@ void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
       fail(active, ErrorCode::kInternal, error);
       continue;
     }
-    publish_blocks(*entry.sequence, store_);
+    advance(*entry.sequence, entry.count, store_);
+    if (reason == FinishReason::kNone && choose_rope(*entry.sequence)) scheduler_.restart(*entry.sequence);
     finish(active, reason);
   }
 }
@@ -173,7 +184,7 @@ void EngineCore::admit(SubmitCommand& command) {
   try {
     place = std::make_unique<ActiveRequest>();
     place->id = command.id;
-    place->sequence = open_sequence(command.request);
+    place->sequence = open_sequence(command);
     append_prompt(*place->sequence, command.request);
     place->sequence->request_id = command.id;
     place->prompt_end = place->sequence->length();
@@ -191,7 +202,8 @@ void EngineCore::admit(SubmitCommand& command) {
   place->channel = std::move(command.channel);
 }
 
-std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
+std::unique_ptr<Sequence> EngineCore::open_sequence(const SubmitCommand& command) {
+  const Request& request = command.request;
   const uint64_t id = request.session_id;
   if (id == 0) {
     check_length(request, 0, config_.session_len);
@@ -200,17 +212,18 @@ std::unique_ptr<Sequence> EngineCore::open_sequence(const Request& request) {
   if (sessions_.state(id) == SessionTable::State::kBusy)
     throw Error(ErrorCode::kBusy,
                 cat("session ", id, " has a request that has not ended: wait for it or cancel it"));
-  if (!request.sequence_start) return continue_session(request);
+  if (!request.sequence_start) return continue_session(command);
   check_length(request, 0, config_.session_len);
   auto sequence = std::make_unique<Sequence>();
   sequence->session_id = id;
   sessions_.erase(id);
-  sessions_.open(id);
+  sessions_.open(id, command.id);
   return sequence;
 }
 
 // Nothing is changed when the request is refused.
-std::unique_ptr<Sequence> EngineCore::continue_session(const Request& request) {
+std::unique_ptr<Sequence> EngineCore::continue_session(const SubmitCommand& command) {
+  const Request& request = command.request;
   const uint64_t id = request.session_id;
   if (sessions_.state(id) == SessionTable::State::kUnknown)
     throw Error(ErrorCode::kNotFound,
@@ -226,7 +239,7 @@ std::unique_ptr<Sequence> EngineCore::continue_session(const Request& request) {
   if (history == 0 && request.input_ids.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 cat("session ", id, ": input_ids is empty and so is the history"));
-  std::unique_ptr<Sequence> sequence = sessions_.take(id);
+  std::unique_ptr<Sequence> sequence = sessions_.take(id, command.id);
   truncate(*sequence, history);
   return sequence;
 }
@@ -235,11 +248,22 @@ void EngineCore::append_prompt(Sequence& sequence, const Request& request) {
   sequence.prompt_begin = sequence.length();
   sequence.rows_from = rows_from_of(request, sequence.prompt_begin);
   sequence.num_reused = -1;
-  if (sequence.prompt_begin == 0) {  // rope tables are chosen once for the life of a session
-    sequence.rope_length = static_cast<int32_t>(request.input_ids.size());
-    sequence.prefix_salt = static_cast<uint64_t>(rope_table_key(model_.spec().rope, sequence.rope_length));
-  }
+  if (sequence.prompt_begin == 0) sequence.rope_length = static_cast<int32_t>(request.input_ids.size());
   sequence.tokens.insert(sequence.tokens.end(), request.input_ids.begin(), request.input_ids.end());
+  choose_rope(sequence);
+}
+
+// Whether the sequence has come to a length that asks for another rope table: what was computed with the
+// former one is dropped then.
+bool EngineCore::choose_rope(Sequence& sequence) {
+  const RopeSpec& rope = model_.spec().rope;
+  const int64_t length = rope_length_at(rope, sequence.rope_length, sequence.length());
+  const auto salt = static_cast<uint64_t>(rope_table_key(rope, length));
+  sequence.rope_length = static_cast<int32_t>(length);
+  if (salt == sequence.prefix_salt) return false;
+  drop_blocks(sequence, store_);
+  sequence.prefix_salt = salt;
+  return true;
 }
 
 void EngineCore::carry_out(CancelCommand& command) {
@@ -248,9 +272,8 @@ void EngineCore::carry_out(CancelCommand& command) {
 }
 
 void EngineCore::carry_out(EndSessionCommand& command) {
-  const auto running = std::ranges::find_if(
-      active_, [&](const auto& item) { return item.second->sequence->session_id == command.session_id; });
-  if (command.session_id != 0 && running != active_.end()) {
+  const auto running = active_.find(sessions_.request_of(command.session_id));
+  if (running != active_.end()) {
     running->second->request.sequence_end = true;
     finish(*running->second, FinishReason::kAbort);
   } else {
@@ -344,18 +367,34 @@ EngineStats EngineCore::stats() const {
 void EngineCore::check_invariants() const {
   blocks_.check_invariants();
   std::vector<int32_t> owners(static_cast<size_t>(blocks_.num_total()), 0);
-  for (const auto& [id, active] : active_) {
-    const Sequence& sequence = *active->sequence;
-    for (int64_t i = 0; i < sequence.blocks.size(); ++i) {
-      const BlockHandle& block = sequence.blocks[i];
+  for (const auto& [id, active] : active_) check_blocks(*active->sequence, owners);
+  for (int32_t id = 0; id < blocks_.num_total(); ++id)
+    LMD_CHECK(owners[static_cast<size_t>(id)] == blocks_.use_count(id), "block ", id);
+}
+
+void EngineCore::check_blocks(const Sequence& sequence, std::vector<int32_t>& owners) const {
+  for (size_t group = 0; group < sequence.blocks.size(); ++group) {
+    const BlockList& list = sequence.blocks[group];
+    const int64_t most = groups_.most_held(group, sequence.length(), /*chunk=*/1);
+    LMD_CHECK(list.first() == groups_.first_read(group, sequence.cache_len) &&
+                  list.end() >= groups_.blocks_for(sequence.cache_len) && list.num_held() <= most,
+              "request ", sequence.request_id, " holds blocks ", list.first(), " to ", list.end(),
+              " of group ", group, " at token ", sequence.cache_len);
+    for (int64_t i = list.first(); i < list.end(); ++i) {
+      const BlockHandle& block = list[i];
       ++owners[static_cast<size_t>(block.id())];
       if ((i + 1) * config_.block_len <= sequence.cache_len) continue;
       LMD_CHECK(blocks_.use_count(block.id()) == 1 && !(index_ && index_->contains(block.key())), "block ",
-                block.id(), " is to be written by request ", id, " but others can read it");
+                block.id(), " is to be written by request ", sequence.request_id, " but others can read it");
     }
   }
-  for (int32_t id = 0; id < blocks_.num_total(); ++id)
-    LMD_CHECK(owners[static_cast<size_t>(id)] == blocks_.use_count(id), "block ", id);
+}
+
+void EngineCore::scrub_free_blocks() {
+  const KvCacheView cache = pool_.view();
+  const auto bytes = static_cast<size_t>(cache.layout.block_bytes());
+  for (int32_t id = 0; id < cache.num_blocks; ++id)
+    if (blocks_.is_free(id)) std::memset(cache.data + static_cast<size_t>(id) * bytes, 0xff, bytes);
 }
 
 }  // namespace lmdeploy

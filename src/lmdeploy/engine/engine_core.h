@@ -60,6 +60,8 @@ class EngineCore {
   EngineStats stats() const;
   /// Aborts unless all blocks are accounted for and no block that will be written to has a second owner.
   void check_invariants() const;
+  /// For tests: fills all free blocks with ones. Nobody may notice.
+  void scrub_free_blocks();
 
  private:
   void carry_out(Commands& commands);
@@ -67,9 +69,10 @@ class EngineCore {
   void carry_out(CancelCommand& command);
   void carry_out(EndSessionCommand& command);
   void admit(SubmitCommand& command);
-  std::unique_ptr<Sequence> open_sequence(const Request& request);
-  std::unique_ptr<Sequence> continue_session(const Request& request);
+  std::unique_ptr<Sequence> open_sequence(const SubmitCommand& command);
+  std::unique_ptr<Sequence> continue_session(const SubmitCommand& command);
   void append_prompt(Sequence& sequence, const Request& request);
+  bool choose_rope(Sequence& sequence);
 
   void run(const StepPlan& plan);
   void commit(const StepPlan& plan, ConstTensorView logits);
@@ -79,10 +82,12 @@ class EngineCore {
   void fail(ActiveRequest& active, ErrorCode code, std::string message);
   void refuse(SubmitCommand& command, ErrorCode code, std::string message);
   void retire(ActiveRequest& active, bool keep_session, RequestOutput output);
+  void check_blocks(const Sequence& sequence, std::vector<int32_t>& owners) const;
   void give_out(std::shared_ptr<Channel> channel, RequestOutput output);
 
   Model& model_;
   EngineConfig config_;
+  BlockGroups groups_;
   KvPool pool_;
   BlockManager blocks_;
   std::unique_ptr<PrefixIndex> index_;  // nullptr: prefix caching is off

@@ -34,7 +34,14 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Positions and block ids of a step are 32-bit; nothing below may overflow on the way to them either.
 constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max();
 
-int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, size_t available_bytes) {
+// What a full batch holds, and the prompt chunks of a step on top in window groups.
+int64_t most_useful_blocks(const EngineConfig& config, const BlockGroups& groups) {
+  return config.max_batch_size * groups.least_for(config.session_len) +
+         groups.num_windows() * groups.blocks_for(std::min(config.max_prefill_token_num, kMaxTokens));
+}
+
+int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, const BlockGroups& groups,
+                          size_t available_bytes) {
   if (config.num_blocks > 0) return config.num_blocks;
   const auto block_bytes = static_cast<size_t>(layout.block_bytes());
   const size_t bytes = config.kv_memory_bytes > 0 ? config.kv_memory_bytes : available_bytes / 4;
@@ -44,15 +51,21 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, si
                     config.block_len, " tokens in ", layout.dtype, " has ", block_bytes, " bytes"));
   const auto num_blocks = static_cast<int64_t>(bytes / block_bytes);
   if (config.kv_memory_bytes > 0) return num_blocks;
-  return std::min(num_blocks, config.max_batch_size * ceil_div(config.session_len, config.block_len));
+  return std::min(num_blocks, most_useful_blocks(config, groups));
 }
 
-void cut_session_len(EngineConfig& config) {
-  const int64_t held = config.num_blocks * config.block_len;
+void cut_session_len(EngineConfig& config, const BlockGroups& groups) {
+  const int64_t held = groups.longest(config.num_blocks);
   if (config.session_len <= held) return;
+  if (held == 0)
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        cat("engine config: a KV cache of ", config.num_blocks, " blocks holds no sequence: the model has ",
+            groups.size(), " groups of layers, each needs a block of its own; raise cache_max_entry_count"));
   LMD_LOG(kWarning, "session_len ", config.session_len, " does not fit the KV cache: its ", config.num_blocks,
-          " blocks of ", config.block_len, " tokens hold ", held, "; session_len is now ", held,
-          ". A larger cache_max_entry_count holds longer sessions");
+          " blocks of ", config.block_len, " tokens hold ", held,
+          groups.size() > 1 ? cat(" in each of ", groups.size(), " groups of layers") : "",
+          "; session_len is now ", held, ". A larger cache_max_entry_count holds longer sessions");
   config.session_len = held;
 }
 
@@ -76,19 +89,21 @@ Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator
 
 }  // namespace
 
-EngineConfig resolve_config(EngineConfig config, const DecoderSpec& spec, const KvLayout& layout,
-                            size_t available_bytes) {
+EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes) {
   check_fields(config);
+  const int64_t max_positions = model.spec().max_positions;
   if (config.session_len == 0) {
-    config.session_len = spec.max_positions;
-  } else if (config.session_len > spec.max_positions) {
-    LMD_LOG(kWarning, "session_len ", config.session_len, " is more than the ", spec.max_positions,
+    config.session_len = max_positions;
+  } else if (config.session_len > max_positions) {
+    LMD_LOG(kWarning, "session_len ", config.session_len, " is more than the ", max_positions,
             " positions that the model was made for");
   }
   config.session_len = std::min(config.session_len, kMaxTokens);
+  const BlockGroups groups(config.block_len, model.kv_groups());
+  const KvLayout layout = model.kv_layout(config.kv_dtype, config.block_len);
   config.num_blocks =
-      std::min(choose_num_blocks(config, layout, available_bytes), kMaxTokens / config.block_len);
-  cut_session_len(config);
+      std::min(choose_num_blocks(config, layout, groups, available_bytes), kMaxTokens / config.block_len);
+  cut_session_len(config, groups);
   fill_defaults(config);
   return config;
 }

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "lmdeploy/core/allocator.h"
+#include "lmdeploy/engine/block_groups.h"
 #include "lmdeploy/engine/engine.h"
 
 namespace lmdeploy {
 
-/// The config as it takes effect: every field checked, defaults filled in, num_blocks chosen, session_len cut
-/// to what the pool holds (with a warning naming both). `available_bytes` is the memory left for a pool whose
-/// size the config does not give. Throws Error(kInvalidArgument) naming the field.
-EngineConfig resolve_config(EngineConfig config, const DecoderSpec& spec, const KvLayout& layout,
-                            size_t available_bytes);
+/// The config as it takes effect with `model`: every field checked, defaults filled in, num_blocks chosen,
+/// session_len cut to what the pool holds (with a warning naming both). `available_bytes` is the memory left
+/// for a pool whose size the config does not give. Throws Error(kInvalidArgument) naming the field.
+EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes);
 
 class KvPool {
  public:

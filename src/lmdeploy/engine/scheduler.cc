@@ -11,11 +11,16 @@ namespace lmdeploy {
 Scheduler::Scheduler(const SchedulerConfig& config, const BlockStore& store)
     : config_(config), store_(store) {}
 
-void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
+void Scheduler::add(Sequence& sequence) { waiting_.insert(sequence); }
 
 void Scheduler::remove(Sequence& sequence) {
+  if (!waiting_.remove(sequence)) std::erase(running_, &sequence);
+}
+
+void Scheduler::restart(Sequence& sequence) {
+  LMD_CHECK(sequence.blocks.empty() && sequence.cache_len == 0, "sequence ", sequence.request_id);
+  waiting_.insert(sequence);
   std::erase(running_, &sequence);
-  std::erase(waiting_, &sequence);
 }
 
 const StepPlan& Scheduler::plan() {
@@ -34,9 +39,8 @@ const StepPlan& Scheduler::plan() {
 // share, also when the following steps see a smaller rest. The result never exceeds max_prefill_token_num in
 // total.
 int64_t Scheduler::prefill_budget() {
-  int64_t pending = 0;
+  int64_t pending = waiting_.prompt_tokens();
   for (const Sequence* sequence : running_) pending += sequence->num_pending() - 1;
-  for (const Sequence* sequence : waiting_) pending += sequence->num_pending() - 1;
   demands_.push_back((pending + config_.max_prefill_iters - 1) / config_.max_prefill_iters);
   if (static_cast<int64_t>(demands_.size()) > config_.max_prefill_iters) demands_.pop_front();
   const int64_t demand = *std::ranges::max_element(demands_);
@@ -46,17 +50,13 @@ int64_t Scheduler::prefill_budget() {
 void Scheduler::plan_decodes() {
   for (size_t i = 0; i < running_.size(); ++i) {  // preemption shortens the list from its end
     Sequence& sequence = *running_[i];
-    if (sequence.num_pending() == 1 && grow(sequence)) schedule(sequence, 1);
+    if (grow(sequence) && sequence.num_pending() == 1) schedule(sequence, 1);
   }
 }
 
 void Scheduler::plan_prefills() {
-  for (Sequence* sequence : running_) {
-    if (sequence->num_pending() == 1) continue;
-    const int64_t count = fit_rows(*sequence, std::min(sequence->num_pending(), budget_left_));
-    budget_left_ -= count;
-    if (count > 0) schedule(*sequence, count);
-  }
+  for (Sequence* sequence : running_)
+    if (sequence->num_pending() > 1) schedule_chunk(*sequence);
 }
 
 // The head of the line waits for its blocks; nobody overtakes it. After a preemption nobody starts: the
@@ -64,31 +64,28 @@ void Scheduler::plan_prefills() {
 void Scheduler::start_waiting() {
   while (!waiting_.empty() && !preempted_ && budget_left_ > 0 && rows_left_ > 0 &&
          num_running() < config_.max_batch_size) {
-    Sequence& sequence = *waiting_.front();
-    if (!start(sequence)) {
-      if (!running_.empty() || store_.blocks_for(sequence.length()) <= store_.blocks.num_total()) return;
+    Sequence& sequence = waiting_.front();
+    const bool fits = store_.groups.least_for(sequence.length()) <= store_.blocks.num_total();
+    if (fits && !start(sequence)) return;
+    waiting_.remove(sequence);
+    if (!fits) {
       plan_.too_large.push_back(&sequence);
-      waiting_.pop_front();
       continue;
     }
-    waiting_.pop_front();
-    running_.push_back(&sequence);
-    const int64_t count = fit_rows(sequence, std::min(sequence.num_pending(), budget_left_));
-    budget_left_ -= count;
-    if (count > 0) schedule(sequence, count);
+    running_.insert(std::ranges::upper_bound(running_, sequence.request_id, {}, &Sequence::request_id),
+                    &sequence);
+    schedule_chunk(sequence);
   }
 }
 
-// Takes blocks for all tokens that the sequence has, so that sequences that are being read in never block
-// each other half-way.
+// Takes the full groups' blocks for all tokens that the sequence has, so that sequences that are being read
+// in do not take them from each other half-way.
 bool Scheduler::start(Sequence& sequence) {
   take_blocks(sequence, store_);
-  const int64_t missing = store_.blocks_for(sequence.length()) - sequence.blocks.size();
-  if (missing > store_.blocks.num_available()) {
+  if (!take_room(sequence, 1, store_)) {
     rest(sequence, store_);
     return false;
   }
-  for (int64_t i = 0; i < missing; ++i) sequence.blocks.append(std::move(*store_.blocks.allocate()));
   if (sequence.num_reused < 0)
     sequence.num_reused = std::max<int64_t>(0, sequence.cache_len - sequence.prompt_begin);
   return true;
@@ -96,12 +93,7 @@ bool Scheduler::start(Sequence& sequence) {
 
 // Room for one more token; false when the sequence itself had to give way.
 bool Scheduler::grow(Sequence& sequence) {
-  while (store_.blocks_for(sequence.length()) > sequence.blocks.size()) {
-    std::optional<BlockHandle> block = store_.blocks.allocate();
-    if (block) {
-      sequence.blocks.append(std::move(*block));
-      continue;
-    }
+  while (!take_room(sequence, 1, store_)) {
     const bool itself = running_.back() == &sequence;
     if (itself && num_running() == 1) {
       plan_.too_large.push_back(&sequence);
@@ -118,7 +110,7 @@ void Scheduler::preempt_newest() {
   Sequence* newest = running_.back();
   running_.pop_back();
   rest(*newest, store_);
-  waiting_.push_front(newest);
+  waiting_.insert(*newest);
   preempted_ = true;
   ++num_preemptions_;
 }
@@ -134,6 +126,15 @@ void Scheduler::schedule(Sequence& sequence, int64_t count) {
                            .completes = count == sequence.num_pending()});
 }
 
+void Scheduler::schedule_chunk(Sequence& sequence) {
+  const int64_t wanted = std::min(sequence.num_pending(), budget_left_);
+  const int64_t count = fit_blocks(sequence, fit_rows(sequence, wanted));
+  if (count == 0) return;
+  LMD_CHECK(take_room(sequence, count, store_), count, " tokens of request ", sequence.request_id);
+  budget_left_ -= count;
+  schedule(sequence, count);
+}
+
 int64_t Scheduler::rows_of(const Sequence& sequence, int64_t count) const {
   const int64_t end = sequence.cache_len + count;
   const int64_t wanted = end - std::min(end, std::max(sequence.rows_from, sequence.cache_len));
@@ -146,6 +147,14 @@ int64_t Scheduler::fit_rows(const Sequence& sequence, int64_t count) const {
   if (count > before_rows) count = before_rows + std::min(count - before_rows, rows_left_);
   if (rows_of(sequence, count) > rows_left_) --count;  // the last token's row does not fit
   return count;
+}
+
+// The most tokens, up to `count`, that the window groups can have blocks for; there is room for one.
+int64_t Scheduler::fit_blocks(const Sequence& sequence, int64_t count) const {
+  if (store_.groups.num_windows() == 0) return count;
+  const int64_t blocks = store_.groups.blocks_for(sequence.cache_len + 1) +
+                         store_.blocks.num_available() / store_.groups.num_windows();
+  return std::min(count, blocks * store_.groups.block_len() - sequence.cache_len);
 }
 
 }  // namespace lmdeploy

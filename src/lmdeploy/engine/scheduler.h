@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lmdeploy/engine/sequence.h"
+#include "lmdeploy/engine/waiting_line.h"
 
 namespace lmdeploy {
 
@@ -33,21 +34,27 @@ struct StepPlan {
 };
 
 /// Oldest first: decode tokens of all running sequences, then prompts in order of arrival within the token
-/// budget. When blocks run out, the newest sequence gives its blocks back and waits at the head of the line.
-/// One thread.
+/// budget. Each running sequence has room for its next token before a newer one gets any, and a prompt chunk
+/// takes no more than what is left then. When blocks run out, the newest sequence gives its blocks back and
+/// waits at the head of the line. So the oldest always gets on, however few blocks there are, and nobody
+/// waits for a newer one. One thread.
 class Scheduler {
  public:
   Scheduler(const SchedulerConfig& config, const BlockStore& store);
 
-  /// To the end of the line. The sequence must have a pending token and stay alive until remove().
+  /// Into the line, by order of arrival. The sequence must have a pending token and stay alive until
+  /// remove().
   void add(Sequence& sequence);
   /// The sequence is not scheduled any more. It keeps the blocks it has.
   void remove(Sequence& sequence);
+  /// A running sequence whose keys and values are to be computed anew, its blocks dropped: it waits as after
+  /// preemption, and the others go on.
+  void restart(Sequence& sequence);
   /// Valid until the next call.
   const StepPlan& plan();
 
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t num_waiting() const { return waiting_.size(); }
   int64_t num_preemptions() const { return num_preemptions_; }
 
  private:
@@ -59,14 +66,16 @@ class Scheduler {
   bool grow(Sequence& sequence);
   void preempt_newest();
   void schedule(Sequence& sequence, int64_t count);
+  void schedule_chunk(Sequence& sequence);
   int64_t rows_of(const Sequence& sequence, int64_t count) const;
   int64_t fit_rows(const Sequence& sequence, int64_t count) const;
+  int64_t fit_blocks(const Sequence& sequence, int64_t count) const;
 
   SchedulerConfig config_;
   BlockStore store_;
   std::vector<Sequence*> running_;  // in order of arrival
-  std::deque<Sequence*> waiting_;   // in order of arrival
-  std::deque<int64_t> demands_;     // prompt tokens a step, as seen by the last max_prefill_iters steps
+  WaitingLine waiting_;
+  std::deque<int64_t> demands_;  // prompt tokens a step, as seen by the last max_prefill_iters steps
   StepPlan plan_;
   int64_t budget_left_ = 0;  // prompt tokens
   int64_t rows_left_ = 0;    // logit rows

@@ -5,25 +5,34 @@
 #include <limits>
 #include <vector>
 
+#include "lmdeploy/engine/block_groups.h"
 #include "lmdeploy/engine/block_manager.h"
 #include "lmdeploy/engine/prefix_index.h"
 
 namespace lmdeploy {
+
+/// The keys of blocks [first, first + keys.size()) of one group.
+struct RestingBlocks {
+  int64_t first = 0;
+  std::vector<BlockKey> keys;
+};
 
 /// A sequence at rest holds no block, only the keys of those that had its content; when it runs again, what
 /// is still there is taken back and the rest is computed anew from the token ids. The caller cannot tell.
 struct Sequence {
   static constexpr int64_t kNoRows = std::numeric_limits<int64_t>::max();
 
-  uint64_t session_id = 0;               // 0: none
-  std::vector<int> tokens;               // history, prompt and what has been generated
-  int64_t cache_len = 0;                 // keys and values of tokens [0, cache_len) are in the blocks
-  BlockList blocks;                      // while running
-  std::vector<BlockKey> resting_blocks;  // otherwise
-  int32_t rope_length = 0;               // prompt length at the start of the session
-  uint64_t prefix_salt = 0;              // see PrefixIndex
-  PrefixCursor published;                // what the index knows of the running blocks
-  uint64_t num_drawn = 0;                // tokens generated in the session: the counter of the random draws
+  uint64_t session_id = 0;  // 0: none
+  std::vector<int> tokens;  // history, prompt and what has been generated
+  /// The blocks have the keys and values of tokens [0, cache_len); in window groups, of those that token
+  /// cache_len still reads.
+  int64_t cache_len = 0;
+  std::vector<BlockList> blocks;              // [groups] while running, ending alike; else empty
+  std::vector<RestingBlocks> resting_blocks;  // [groups] at rest, or empty
+  int32_t rope_length = 0;                    // see StepInput
+  uint64_t prefix_salt = 0;                   // see PrefixIndex
+  PrefixCursor published;                     // what the index knows of the running blocks
+  uint64_t num_drawn = 0;  // tokens generated in the session: the counter of the random draws
 
   // Of the request that runs on it now.
   uint64_t request_id = 0;   // rises in order of arrival
@@ -41,21 +50,24 @@ struct Sequence {
 struct BlockStore {
   BlockManager& blocks;
   PrefixIndex* index;  // nullptr: prefix caching is off
-  int64_t block_len;   // tokens
-
-  int64_t blocks_for(int64_t tokens) const { return (tokens + block_len - 1) / block_len; }
+  const BlockGroups& groups;
 };
 
 /// Takes back what is left of a resting sequence's blocks, then whatever the prefix index can add. At least
 /// one token stays to be computed, and all from rows_from on.
 void take_blocks(Sequence& sequence, const BlockStore& store);
-/// Makes newly filled blocks findable.
-void publish_blocks(Sequence& sequence, const BlockStore& store);
+/// Takes empty blocks: in full groups for all tokens that the running sequence has, in window groups for the
+/// next `count` only. False, and nothing is taken, when there are too few.
+bool take_room(Sequence& sequence, int64_t count, const BlockStore& store);
+/// The keys and values of the next `count` tokens have been computed. Makes newly filled blocks findable and
+/// lets go of those that no token to come reads.
+void advance(Sequence& sequence, int64_t count, const BlockStore& store);
 /// Lets go of all blocks, remembering those with content.
 void rest(Sequence& sequence, const BlockStore& store);
 /// The tokens will not be needed again: only what the prefix index can find stays cached.
 void drop_blocks(Sequence& sequence, const BlockStore& store);
-/// Forgets all that was computed from the running request's first token on, for everybody: it may be wrong.
+/// Of a running sequence: forgets all that was computed from the request's first token on, for everybody: it
+/// may be wrong. Needs no memory.
 void spoil_blocks(Sequence& sequence, const BlockStore& store);
 /// Rolls a resting sequence back to its first `length` tokens.
 void truncate(Sequence& sequence, int64_t length);

@@ -14,17 +14,23 @@ SessionTable::State SessionTable::state(uint64_t id) const {
   return found->second.sequence ? State::kResting : State::kBusy;
 }
 
-void SessionTable::open(uint64_t id) {
+uint64_t SessionTable::request_of(uint64_t id) const {
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() || found->second.sequence ? 0 : found->second.request_id;
+}
+
+void SessionTable::open(uint64_t id, uint64_t request_id) {
   std::list<uint64_t> place{id};
-  const bool is_new = sessions_.try_emplace(id, Session{nullptr, place.begin()}).second;
+  const bool is_new = sessions_.try_emplace(id, Session{nullptr, place.begin(), request_id}).second;
   LMD_CHECK(is_new, "session ", id);
   busy_.splice(busy_.end(), place);
 }
 
-std::unique_ptr<Sequence> SessionTable::take(uint64_t id) {
+std::unique_ptr<Sequence> SessionTable::take(uint64_t id, uint64_t request_id) {
   Session& session = sessions_.at(id);
   LMD_CHECK(session.sequence != nullptr, "session ", id, " is busy");
   busy_.splice(busy_.end(), by_age_, session.place);
+  session.request_id = request_id;
   return std::move(session.sequence);
 }
 

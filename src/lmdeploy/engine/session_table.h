@@ -20,10 +20,12 @@ class SessionTable {
 
   State state(uint64_t id) const;
   const Sequence& resting(uint64_t id) const { return *sessions_.at(id).sequence; }
+  /// The request that a session is busy with; 0 when it is not.
+  uint64_t request_of(uint64_t id) const;
   /// Marks an unknown session as busy.
-  void open(uint64_t id);
+  void open(uint64_t id, uint64_t request_id);
   /// The sequence of a resting session, which becomes busy.
-  std::unique_ptr<Sequence> take(uint64_t id);
+  std::unique_ptr<Sequence> take(uint64_t id, uint64_t request_id);
   /// A busy session rests; its sequence has let go of its blocks. Needs no memory.
   void put_back(std::unique_ptr<Sequence> sequence);
   /// Forgets a session; of a resting one the blocks too. Unknown ids are ignored.
@@ -36,6 +38,7 @@ class SessionTable {
   struct Session {
     std::unique_ptr<Sequence> sequence;   // nullptr: busy
     std::list<uint64_t>::iterator place;  // in by_age_ while resting, else in busy_
+    uint64_t request_id = 0;              // while busy
   };
 
   int64_t max_resting_;

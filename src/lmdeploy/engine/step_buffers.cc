@@ -5,21 +5,15 @@
 
 namespace lmdeploy {
 
-StepInput StepBuffers::fill(const StepPlan& plan) {
+StepInput StepBuffers::fill(const StepPlan& plan, size_t num_groups) {
   for (auto* array : {&token_ids_, &kv_len_, &rope_length_, &logit_rows_}) array->clear();
   query_start_.assign(1, 0);
   int64_t max_blocks = 0;
   for (const StepEntry& entry : plan.entries) {
     add(entry);
-    max_blocks = std::max(max_blocks, entry.sequence->blocks.size());
+    for (const BlockList& list : entry.sequence->blocks) max_blocks = std::max(max_blocks, list.end());
   }
-  block_table_.assign(plan.entries.size() * static_cast<size_t>(max_blocks), 0);
-  auto line = block_table_.begin();
-  for (const StepEntry& entry : plan.entries) {
-    const BlockList& blocks = entry.sequence->blocks;
-    for (int64_t i = 0; i < blocks.size(); ++i) line[i] = blocks[i].id();
-    line += max_blocks;
-  }
+  fill_block_table(plan, num_groups, max_blocks);
   return {.token_ids = token_ids_,
           .query_start = query_start_,
           .kv_len = kv_len_,
@@ -27,6 +21,19 @@ StepInput StepBuffers::fill(const StepPlan& plan) {
           .max_blocks = max_blocks,
           .rope_length = rope_length_,
           .logit_rows = logit_rows_};
+}
+
+// Blocks that a window group has let go of are 0: nobody reads them.
+void StepBuffers::fill_block_table(const StepPlan& plan, size_t num_groups, int64_t max_blocks) {
+  block_table_.assign(num_groups * plan.entries.size() * static_cast<size_t>(max_blocks), 0);
+  auto line = block_table_.begin();
+  for (size_t group = 0; group < num_groups; ++group) {
+    for (const StepEntry& entry : plan.entries) {
+      const BlockList& list = entry.sequence->blocks[group];
+      for (int64_t i = list.first(); i < list.end(); ++i) line[i] = list[i].id();
+      line += max_blocks;
+    }
+  }
 }
 
 void StepBuffers::add(const StepEntry& entry) {

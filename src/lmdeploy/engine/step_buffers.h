@@ -12,13 +12,14 @@ namespace lmdeploy {
 class StepBuffers {
  public:
   /// Valid until the next call.
-  StepInput fill(const StepPlan& plan);
+  StepInput fill(const StepPlan& plan, size_t num_groups);
 
  private:
   void add(const StepEntry& entry);
+  void fill_block_table(const StepPlan& plan, size_t num_groups, int64_t max_blocks);
 
   std::vector<int32_t> token_ids_, query_start_, kv_len_, rope_length_, logit_rows_;
-  std::vector<int32_t> block_table_;  // [sequences, max_blocks]
+  std::vector<int32_t> block_table_;  // [groups, sequences, max_blocks]
 };
 
 }  // namespace lmdeploy

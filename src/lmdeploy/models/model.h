@@ -33,8 +33,8 @@ struct StepInput {
   /// wholly before the window of the step's tokens, are never read.
   std::span<const int32_t> block_table;
   int64_t max_blocks = 0;
-  /// [num_seqs]: prompt length at session start, from which length-dependent rope kinds (dynamic NTK,
-  /// longrope) choose their table once for the session's life.
+  /// [num_seqs]: the length from which length-dependent rope kinds choose their table: see rope_length_at().
+  /// All keys of a sequence have been computed with one table.
   std::span<const int32_t> rope_length;
   std::span<const int32_t> logit_rows;  // [n]: rows of the step whose logits are wanted, ascending
 };

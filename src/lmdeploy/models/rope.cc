@@ -127,6 +127,10 @@ RopeTable make_rope_table(const RopeSpec& spec, int64_t rope_length) {
   return table;
 }
 
+int64_t rope_length_at(const RopeSpec& spec, int64_t rope_length, int64_t length) {
+  return spec.kind == Kind::kLongRope ? length : rope_length;
+}
+
 int64_t rope_table_key(const RopeSpec& spec, int64_t rope_length) {
   if (spec.kind == Kind::kDynamicNtk) return std::max(rope_length, spec.original_max_positions);
   if (spec.kind == Kind::kQwenNtk)

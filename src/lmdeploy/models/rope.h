@@ -35,7 +35,12 @@ struct RopeTable {
   double scale = 1;
 };
 
-/// The table of a session that began with a prompt of `rope_length` tokens.
+/// The rope length of a sequence of `length` tokens whose session has had rope length `rope_length` so far.
+/// It stays that of the session's first prompt, but for longrope, which goes by the length that the sequence
+/// has now: when it outgrows original_max_positions, its keys are to be computed anew with the other table.
+int64_t rope_length_at(const RopeSpec& spec, int64_t rope_length, int64_t length);
+
+/// The table for a rope length: in most kinds, that of the prompt that began the session.
 RopeTable make_rope_table(const RopeSpec& spec, int64_t rope_length);
 
 /// Lengths with equal keys have equal tables (and make_rope_table(spec, key) is that table).

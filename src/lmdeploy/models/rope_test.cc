@@ -86,6 +86,7 @@ TEST(Rope, DynamicNtkGrowsTheBaseBeyondTheTrainedLength) {
   EXPECT_EQ(scaled_max_positions(spec, 32), 64);
   EXPECT_EQ(rope_table_key(spec, 3), rope_table_key(spec, 32));
   EXPECT_NE(rope_table_key(spec, 32), rope_table_key(spec, 33));
+  EXPECT_EQ(rope_length_at(spec, 10, 100), 10) << "the first prompt's, for the session's life";
 }
 
 TEST(Rope, F43_YarnAttentionFactorAndFrequencies) {
@@ -157,6 +158,8 @@ TEST(Rope, LongRopeSwitchesAtTheOriginalLength) {
   EXPECT_EQ(rope_table_key(spec, 1), rope_table_key(spec, 4096));
   EXPECT_EQ(rope_table_key(spec, 4097), rope_table_key(spec, 100000));
   EXPECT_NE(rope_table_key(spec, 1), rope_table_key(spec, 4097));
+  EXPECT_EQ(rope_length_at(spec, 10, 5000), 5000);
+  EXPECT_EQ(rope_length_at(spec, 5000, 10), 10);
   EXPECT_EQ(scaled_max_positions(spec, 131072), 131072);
 }
 

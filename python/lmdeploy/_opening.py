@@ -13,7 +13,7 @@ from ._fields import check_fields
 from ._inputs import check_text, show
 from ._native import native_pipeline_config
 from ._progress import Progress
-from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError
+from .errors import ArgumentTypeError, InvalidArgumentError
 from .model import MODELS, ChatTemplateConfig, build_template
 
 _LEVEL_VARIABLE = "TM_LOG_LEVEL"

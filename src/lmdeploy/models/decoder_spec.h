@@ -23,13 +23,13 @@ struct RopeSpec {
   /// Trained length before scaling. The NTK kinds and longrope change their table for sequences longer than
   /// this.
   int64_t original_max_positions = 0;
-  double low_freq_factor = 1, high_freq_factor = 4;         // llama3
-  double beta_fast = 32, beta_slow = 1;                     // yarn: rotations at the two ends of the ramp
-  bool truncate = true;                                     // yarn: round the ramp's ends
-  double attention_factor = 1;                              // yarn, longrope: multiplies cos and sin
-  double long_attention_factor = 1;                         // longrope beyond original_max_positions
-  std::vector<double> short_factor = {}, long_factor = {};  // longrope [rotary_dim / 2]
-  std::vector<double> freq_factors = {};  // GGUF rope_freqs: inv_freq is divided by these [rotary_dim / 2]
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;              // yarn: rotations at the two ends of the ramp
+  bool truncate = true;                              // yarn: round the ramp's ends
+  double attention_factor = 1;                       // yarn, longrope: multiplies cos and sin
+  double long_attention_factor = 1;                  // longrope beyond original_max_positions
+  std::vector<double> short_factor, long_factor;     // longrope [rotary_dim / 2]
+  std::vector<double> freq_factors;  // GGUF rope_freqs: inv_freq is divided by these [rotary_dim / 2]
 };
 
 /// Norms of q and k between their projection and rope.

@@ -58,7 +58,8 @@ void read_local_rope(const ConfigReader& cfg, DecoderSpec& s) {
   if (by_kind != nullptr) {
     s.local_rope = read_rope(cfg, s.head_dim, s.max_positions, "sliding_attention");
   } else {
-    s.local_rope = {.theta = cfg.get("rope_local_base_freq", 10000.0), .rotary_dim = s.head_dim};
+    s.local_rope.theta = cfg.get("rope_local_base_freq", 10000.0);
+    s.local_rope.rotary_dim = s.head_dim;
   }
   s.local_rope.interleaved = s.rope.interleaved;
 }

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const auto content = lmdeploy::parse_gguf({reinterpret_cast<const std::byte*>(data), size}, "input");
     for (const auto& tensor : content.tensors) {
-      lmdeploy::hub_tensor_name("llama", tensor.name);
+      for (const char* architecture : {"llama", "deepseek2", "gpt2"})
+        lmdeploy::hub_tensor_name(architecture, tensor.name);
       const lmdeploy::ConstTensorView view(tensor.data, tensor.dtype, tensor.shape);
       for (int64_t row = 0; row < view.rows(); ++row) sink = static_cast<uint8_t>(*view.row_data(row));
       if (tensor.bytes > 0) sink = static_cast<uint8_t>(tensor.data[tensor.bytes - 1]);

@@ -1,5 +1,6 @@
 #include "backends.h"
 
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -35,5 +36,13 @@ const Kernels& backend(const std::string& name) {
 }
 
 DType exact_kv_dtype(const Kernels& kernels) { return kernels.activation_dtype(); }
+
+std::string find_fixture(const std::string& name) {
+  for (const char* folder : {"/tests/data/models/", "/../shared/data/models/"}) {
+    const std::string path = cat(LMDEPLOY_SOURCE_DIR, folder, name);
+    if (std::filesystem::exists(path + "/expected.safetensors")) return path;
+  }
+  return "";
+}
 
 }  // namespace lmdeploy::testing

@@ -15,4 +15,7 @@ const Kernels& backend(const std::string& name);
 /// The KV dtype in which a back end loses nothing against its activations.
 DType exact_kv_dtype(const Kernels& kernels);
 
+/// A tiny checkpoint, in the repository or beside it; "" when it is in neither place.
+std::string find_fixture(const std::string& name);
+
 }  // namespace lmdeploy::testing

@@ -1,12 +1,14 @@
-// One model written as safetensors and as GGUF (other names, q and k rows for interleaved pairs) says the
-// same.
+// One model written for the hub and as GGUF (other names, keys and forms of tensors) says the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
+#include <tuple>
 
 #include "backends.h"
+#include "gguf_families.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/models/step_runner.h"
 #include "random_llama.h"
@@ -94,6 +96,50 @@ TEST_P(GgufTwinTest, SameLogitsWithRopeFactors) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GgufTwinTest, ::testing::ValuesIn(backend_names()),
                          [](const auto& test) { return test.param; });
+
+/// A tiny checkpoint of the hub and the file that llama.cpp's converter would make of it.
+class GgufFamilyTest : public ::testing::TestWithParam<std::tuple<size_t, std::string>> {
+ protected:
+  void SetUp() override {
+    const std::string folder = find_fixture(family_.fixture);
+    if (folder.empty())
+      GTEST_SKIP() << "the checkpoint " << family_.fixture << " is not part of the repository";
+    hub_ = open_checkpoint(folder);
+  }
+
+  std::unique_ptr<Model> load(Precision precision) {
+    const std::string path = folder_.path() + "/model.gguf";
+    write_gguf_twin(path, *hub_, family_, precision);
+    return load_model(*open_checkpoint(path), kernels_, options_);
+  }
+
+  const GgufTwinFamily& family_ = gguf_twin_families()[std::get<0>(GetParam())];
+  const Kernels& kernels_ = backend(std::get<1>(GetParam()));
+  const LoadOptions options_ = {.max_step_tokens = 64, .max_logit_rows = 64};
+  TempFolder folder_;
+  std::unique_ptr<Checkpoint> hub_;
+};
+
+TEST_P(GgufFamilyTest, SameLogits) {
+  LoadOptions options = options_;
+  options.config_overrides = family_.overrides;
+  Twins twins = {load_model(*hub_, kernels_, options), load(Precision::kF32)};
+  EXPECT_EQ(twins.gguf->spec().max_positions, twins.hub->spec().max_positions);
+  EXPECT_LT(difference(kernels_, twins, random_ids(33, kTokens, 262)), 1e-5);
+}
+
+TEST_P(GgufFamilyTest, SameLogitsOfQuantisedWeights) {
+  Twins twins = {load(Precision::kQ8AsF32), load(Precision::kQ8)};
+  EXPECT_LT(difference(kernels_, twins, random_ids(34, kTokens, 262)), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GgufFamilyTest,
+                         ::testing::Combine(::testing::Range(size_t{0}, gguf_twin_families().size()),
+                                            ::testing::ValuesIn(backend_names())),
+                         [](const auto& test) {
+                           return gguf_twin_families()[std::get<0>(test.param)].name + "_" +
+                                  std::get<1>(test.param);
+                         });
 
 }  // namespace
 }  // namespace lmdeploy::testing

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,15 +55,6 @@ void expect_rows(ConstTensorView got, int64_t first_row, ConstTensorView want, c
     for (int64_t c = 0; c < want.cols(); ++c)
       ASSERT_NEAR(got.at(first_row + r, c), want.at(r, c), kShareOfLargest * largest)
           << what << ", token " << r << ", id " << c;
-}
-
-/// In the repository, or beside it; "" when it is in neither place.
-std::string find_fixture(const std::string& name) {
-  for (const char* folder : {"/tests/data/models/", "/../shared/data/models/"}) {
-    const std::string path = cat(LMDEPLOY_SOURCE_DIR, folder, name);
-    if (std::filesystem::exists(path + "/expected.safetensors")) return path;
-  }
-  return "";
 }
 
 class GoldenTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {

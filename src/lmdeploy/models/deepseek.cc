@@ -116,10 +116,6 @@ constexpr std::array kLatentAttention = {
     WeightRule{Slot::kKvDown, "model.layers.{l}.self_attn.kv_a_proj_with_mqa.weight", Dim::kLatentKv,
                Dim::kHidden},
     WeightRule{Slot::kKvDownNorm, "model.layers.{l}.self_attn.kv_a_layernorm.weight", Dim::kKvRank},
-    WeightRule{Slot::kKeyUp, "model.layers.{l}.self_attn.kv_b_proj.weight", Dim::kLatentKeysValues,
-               Dim::kKvRank, 0, nullptr, Stored::kHeadKeys},
-    WeightRule{Slot::kValueUp, "model.layers.{l}.self_attn.kv_b_proj.weight", Dim::kLatentKeysValues,
-               Dim::kKvRank, 0, nullptr, Stored::kHeadValues},
     WeightRule{Slot::kO, "model.layers.{l}.self_attn.o_proj.weight", Dim::kHidden, Dim::kLatentOut},
 };
 constexpr std::array kShared = {
@@ -133,13 +129,33 @@ constexpr std::array kShared = {
                Dim::kSharedInner, 0, with_shared_expert},
 };
 
+constexpr std::array kKeysValues = {
+    WeightRule{Slot::kKeyUp, "model.layers.{l}.self_attn.kv_b_proj.weight", Dim::kLatentKeysValues,
+               Dim::kKvRank, 0, nullptr, Stored::kHeadKeys},
+    WeightRule{Slot::kValueUp, "model.layers.{l}.self_attn.kv_b_proj.weight", Dim::kLatentKeysValues,
+               Dim::kKvRank, 0, nullptr, Stored::kHeadValues},
+};
+// GGUF: kv_b_proj by heads, the part of the keys turned over. Before April 2025 it was whole.
+constexpr std::array kSplitKeysValues = {
+    WeightRule{Slot::kKeyUp, "model.layers.{l}.self_attn.k_b_proj.weight", Dim::kKvRank, Dim::kNope, 0,
+               nullptr, Stored::kHeads},
+    WeightRule{Slot::kValueUp, "model.layers.{l}.self_attn.v_b_proj.weight", Dim::kValue, Dim::kKvRank, 0,
+               nullptr, Stored::kHeads},
+};
+
 constexpr auto kMoeRules = join(llama::kRules, kShared, llama::kExperts);
-constexpr auto kLatentCommon = join(llama::kEnds, llama::kNorms, kLatentAttention, llama::kMlp, kShared);
+constexpr auto kStackedMoeRules = join(llama::kRules, kShared, llama::kStackedExperts);
+constexpr auto kLatentEnds = join(llama::kEnds, llama::kNorms, kLatentAttention, llama::kMlp, kShared);
+constexpr auto kLatentCommon = join(kLatentEnds, kKeysValues);
 constexpr auto kLatentRules = join(kLatentCommon, llama::kExperts);
 constexpr auto kFusedLatentRules = join(kLatentCommon, llama::kFusedExperts);
+constexpr auto kStackedLatentRules = join(kLatentCommon, llama::kStackedExperts);
+constexpr auto kSplitLatentRules = join(kLatentEnds, kSplitKeysValues, llama::kStackedExperts);
 
-constexpr WeightTable kMoeWeights[] = {{"", kMoeRules}};
+constexpr WeightTable kMoeWeights[] = {{llama::kStackedMarker, kStackedMoeRules}, {"", kMoeRules}};
 constexpr WeightTable kLatentWeights[] = {{".mlp.experts.gate_up_proj", kFusedLatentRules},
+                                          {".self_attn.k_b_proj.weight", kSplitLatentRules},
+                                          {llama::kStackedMarker, kStackedLatentRules},
                                           {"", kLatentRules}};
 
 }  // namespace

@@ -1,6 +1,7 @@
 // models/falcon.cc -- Falcon 7B, 11B, 40B, 180B and the RefinedWeb models (falcon-rw).
 // Source: modeling_falcon.py in transformers 4.51; config.json of tiiuae/falcon-7b, falcon-11B, falcon-40b
 // and falcon-rw-1b. Rows of query_key_value are grouped by kv head in all of them (7B: one group).
+#include <array>
 #include <string>
 
 #include "lmdeploy/formats/checkpoint.h"
@@ -50,36 +51,58 @@ bool with_input_norm(const DecoderSpec& s, const LayerSpec&) { return !s.paralle
 bool with_second_norm(const DecoderSpec& s, const LayerSpec&) { return !s.parallel; }
 bool with_two_norms(const DecoderSpec& s, const LayerSpec&) { return s.parallel && !s.one_norm; }
 
-constexpr WeightRule kRules[] = {
-    {Slot::kEmbed, "transformer.word_embeddings.weight", Dim::kVocab, Dim::kHidden},
-    {Slot::kAttentionNorm, "transformer.h.{l}.input_layernorm.weight", Dim::kHidden, Dim::kNone, 0,
-     with_input_norm},
-    {Slot::kAttentionNormBias, "transformer.h.{l}.input_layernorm.bias", Dim::kHidden, Dim::kNone, 0,
-     with_input_norm},
-    {Slot::kMlpNorm, "transformer.h.{l}.post_attention_layernorm.weight", Dim::kHidden, Dim::kNone, 0,
-     with_second_norm},
-    {Slot::kMlpNormBias, "transformer.h.{l}.post_attention_layernorm.bias", Dim::kHidden, Dim::kNone, 0,
-     with_second_norm},
-    {Slot::kAttentionNorm, "transformer.h.{l}.ln_attn.weight", Dim::kHidden, Dim::kNone, 0, with_two_norms},
-    {Slot::kAttentionNormBias, "transformer.h.{l}.ln_attn.bias", Dim::kHidden, Dim::kNone, 0, with_two_norms},
-    {Slot::kMlpNorm, "transformer.h.{l}.ln_mlp.weight", Dim::kHidden, Dim::kNone, 0, with_two_norms},
-    {Slot::kMlpNormBias, "transformer.h.{l}.ln_mlp.bias", Dim::kHidden, Dim::kNone, 0, with_two_norms},
-    {Slot::kQkv, "transformer.h.{l}.self_attention.query_key_value.weight", Dim::kQkv, Dim::kHidden, 0,
-     nullptr, Stored::kGroupedQkv},
-    {Slot::kQkvBias, "transformer.h.{l}.self_attention.query_key_value.bias", Dim::kQkv, Dim::kNone, 0,
-     with_qkv_bias, Stored::kGroupedQkv},
-    {Slot::kO, "transformer.h.{l}.self_attention.dense.weight", Dim::kHidden, Dim::kQ},
-    {Slot::kOBias, "transformer.h.{l}.self_attention.dense.bias", Dim::kHidden, Dim::kNone, 0, with_o_bias},
-    {Slot::kUp, "transformer.h.{l}.mlp.dense_h_to_4h.weight", Dim::kInner, Dim::kHidden},
-    {Slot::kUpBias, "transformer.h.{l}.mlp.dense_h_to_4h.bias", Dim::kInner, Dim::kNone, 0, dense_with_bias},
-    {Slot::kDown, "transformer.h.{l}.mlp.dense_4h_to_h.weight", Dim::kHidden, Dim::kInner},
-    {Slot::kDownBias, "transformer.h.{l}.mlp.dense_4h_to_h.bias", Dim::kHidden, Dim::kNone, 0,
-     dense_with_bias},
-    {Slot::kFinalNorm, "transformer.ln_f.weight", Dim::kHidden},
-    {Slot::kFinalNormBias, "transformer.ln_f.bias", Dim::kHidden},
-    {Slot::kLmHead, "lm_head.weight", Dim::kVocab, Dim::kHidden, 0, untied},
+constexpr std::array kOwn = {
+    WeightRule{Slot::kEmbed, "transformer.word_embeddings.weight", Dim::kVocab, Dim::kHidden},
+    WeightRule{Slot::kAttentionNorm, "transformer.h.{l}.ln_attn.weight", Dim::kHidden, Dim::kNone, 0,
+               with_two_norms},
+    WeightRule{Slot::kAttentionNormBias, "transformer.h.{l}.ln_attn.bias", Dim::kHidden, Dim::kNone, 0,
+               with_two_norms},
+    WeightRule{Slot::kMlpNorm, "transformer.h.{l}.ln_mlp.weight", Dim::kHidden, Dim::kNone, 0,
+               with_two_norms},
+    WeightRule{Slot::kMlpNormBias, "transformer.h.{l}.ln_mlp.bias", Dim::kHidden, Dim::kNone, 0,
+               with_two_norms},
+    WeightRule{Slot::kO, "transformer.h.{l}.self_attention.dense.weight", Dim::kHidden, Dim::kQ},
+    WeightRule{Slot::kOBias, "transformer.h.{l}.self_attention.dense.bias", Dim::kHidden, Dim::kNone, 0,
+               with_o_bias},
+    WeightRule{Slot::kUp, "transformer.h.{l}.mlp.dense_h_to_4h.weight", Dim::kInner, Dim::kHidden},
+    WeightRule{Slot::kUpBias, "transformer.h.{l}.mlp.dense_h_to_4h.bias", Dim::kInner, Dim::kNone, 0,
+               dense_with_bias},
+    WeightRule{Slot::kDown, "transformer.h.{l}.mlp.dense_4h_to_h.weight", Dim::kHidden, Dim::kInner},
+    WeightRule{Slot::kDownBias, "transformer.h.{l}.mlp.dense_4h_to_h.bias", Dim::kHidden, Dim::kNone, 0,
+               dense_with_bias},
+    WeightRule{Slot::kFinalNorm, "transformer.ln_f.weight", Dim::kHidden},
+    WeightRule{Slot::kFinalNormBias, "transformer.ln_f.bias", Dim::kHidden},
+    WeightRule{Slot::kLmHead, "lm_head.weight", Dim::kVocab, Dim::kHidden, 0, untied},
 };
-constexpr WeightTable kWeights[] = {{"", kRules}};
+constexpr std::array kNorms = {
+    WeightRule{Slot::kAttentionNorm, "transformer.h.{l}.input_layernorm.weight", Dim::kHidden, Dim::kNone, 0,
+               with_input_norm},
+    WeightRule{Slot::kAttentionNormBias, "transformer.h.{l}.input_layernorm.bias", Dim::kHidden, Dim::kNone,
+               0, with_input_norm},
+    WeightRule{Slot::kMlpNorm, "transformer.h.{l}.post_attention_layernorm.weight", Dim::kHidden, Dim::kNone,
+               0, with_second_norm},
+    WeightRule{Slot::kMlpNormBias, "transformer.h.{l}.post_attention_layernorm.bias", Dim::kHidden,
+               Dim::kNone, 0, with_second_norm},
+};
+constexpr std::array kQkv = {
+    WeightRule{Slot::kQkv, "transformer.h.{l}.self_attention.query_key_value.weight", Dim::kQkv, Dim::kHidden,
+               0, nullptr, Stored::kGroupedQkv},
+    WeightRule{Slot::kQkvBias, "transformer.h.{l}.self_attention.query_key_value.bias", Dim::kQkv, Dim::kNone,
+               0, with_qkv_bias, Stored::kGroupedQkv},
+};
+// GGUF: rows of q, then of k, then of v; a single norm has the name that the MLP's has beside another.
+constexpr std::array kGgufOwn = {
+    WeightRule{Slot::kAttentionNorm, "transformer.h.{l}.ln_mlp.weight", Dim::kHidden, Dim::kNone, 0,
+               with_input_norm},
+    WeightRule{Slot::kAttentionNormBias, "transformer.h.{l}.ln_mlp.bias", Dim::kHidden, Dim::kNone, 0,
+               with_input_norm},
+    WeightRule{Slot::kQkv, "transformer.h.{l}.self_attention.qkv_proj.weight", Dim::kQkv, Dim::kHidden},
+    WeightRule{Slot::kQkvBias, "transformer.h.{l}.self_attention.qkv_proj.bias", Dim::kQkv, Dim::kNone, 0,
+               with_qkv_bias},
+};
+constexpr auto kRules = join(kOwn, kNorms, kQkv);
+constexpr auto kGgufRules = join(kOwn, kGgufOwn);
+constexpr WeightTable kWeights[] = {{".self_attention.qkv_proj.weight", kGgufRules}, {"", kRules}};
 
 }  // namespace
 

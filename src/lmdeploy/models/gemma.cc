@@ -28,7 +28,7 @@ DecoderSpec read_common(const ConfigReader& cfg, int64_t default_head_dim,
                                         .default_activation = "gelu_pytorch_tanh",
                                         .rope_layer_kind = rope_layer_kind,
                                         .default_head_dim = default_head_dim});
-  s.norm_offset = 1;
+  s.norm_offset = read_factor(cfg, "norm_weight_offset", 1);  // GGUF files store 1 + w
   s.tied_embedding = cfg.get("tie_word_embeddings", true);
   s.embedding_scale = embedding_scale(cfg, s.hidden_size);
   return s;

@@ -36,31 +36,47 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
   return s;
 }
 
-constexpr std::array kRules = {
+constexpr std::array kOwn = {
     WeightRule{Slot::kEmbed, "transformer.wte.weight", Dim::kVocab, Dim::kHidden},
     WeightRule{Slot::kPositions, "transformer.wpe.weight", Dim::kPositions, Dim::kHidden},
     WeightRule{Slot::kAttentionNorm, "transformer.h.{l}.ln_1.weight", Dim::kHidden},
     WeightRule{Slot::kAttentionNormBias, "transformer.h.{l}.ln_1.bias", Dim::kHidden},
+    WeightRule{Slot::kMlpNorm, "transformer.h.{l}.ln_2.weight", Dim::kHidden},
+    WeightRule{Slot::kMlpNormBias, "transformer.h.{l}.ln_2.bias", Dim::kHidden},
+    WeightRule{Slot::kFinalNorm, "transformer.ln_f.weight", Dim::kHidden},
+    WeightRule{Slot::kFinalNormBias, "transformer.ln_f.bias", Dim::kHidden},
+    llama::kHead,
+};
+constexpr std::array kConv1d = {
     WeightRule{Slot::kQkv, "transformer.h.{l}.attn.c_attn.weight", Dim::kQkv, Dim::kHidden, 0, nullptr,
                Stored::kTransposed},
     WeightRule{Slot::kQkvBias, "transformer.h.{l}.attn.c_attn.bias", Dim::kQkv},
     WeightRule{Slot::kO, "transformer.h.{l}.attn.c_proj.weight", Dim::kHidden, Dim::kQ, 0, nullptr,
                Stored::kTransposed},
     WeightRule{Slot::kOBias, "transformer.h.{l}.attn.c_proj.bias", Dim::kHidden},
-    WeightRule{Slot::kMlpNorm, "transformer.h.{l}.ln_2.weight", Dim::kHidden},
-    WeightRule{Slot::kMlpNormBias, "transformer.h.{l}.ln_2.bias", Dim::kHidden},
     WeightRule{Slot::kUp, "transformer.h.{l}.mlp.c_fc.weight", Dim::kInner, Dim::kHidden, 0, nullptr,
                Stored::kTransposed},
     WeightRule{Slot::kUpBias, "transformer.h.{l}.mlp.c_fc.bias", Dim::kInner},
     WeightRule{Slot::kDown, "transformer.h.{l}.mlp.c_proj.weight", Dim::kHidden, Dim::kInner, 0, nullptr,
                Stored::kTransposed},
     WeightRule{Slot::kDownBias, "transformer.h.{l}.mlp.c_proj.bias", Dim::kHidden},
-    WeightRule{Slot::kFinalNorm, "transformer.ln_f.weight", Dim::kHidden},
-    WeightRule{Slot::kFinalNormBias, "transformer.ln_f.bias", Dim::kHidden},
-    llama::kHead,
 };
+// GGUF: [out, in] as everywhere else.
+constexpr std::array kLinear = {
+    WeightRule{Slot::kQkv, "transformer.h.{l}.attn.c_attn.linear.weight", Dim::kQkv, Dim::kHidden},
+    WeightRule{Slot::kQkvBias, "transformer.h.{l}.attn.c_attn.linear.bias", Dim::kQkv},
+    WeightRule{Slot::kO, "transformer.h.{l}.attn.c_proj.linear.weight", Dim::kHidden, Dim::kQ},
+    WeightRule{Slot::kOBias, "transformer.h.{l}.attn.c_proj.linear.bias", Dim::kHidden},
+    WeightRule{Slot::kUp, "transformer.h.{l}.mlp.c_fc.linear.weight", Dim::kInner, Dim::kHidden},
+    WeightRule{Slot::kUpBias, "transformer.h.{l}.mlp.c_fc.linear.bias", Dim::kInner},
+    WeightRule{Slot::kDown, "transformer.h.{l}.mlp.c_proj.linear.weight", Dim::kHidden, Dim::kInner},
+    WeightRule{Slot::kDownBias, "transformer.h.{l}.mlp.c_proj.linear.bias", Dim::kHidden},
+};
+constexpr auto kRules = join(kOwn, kConv1d);
+constexpr auto kGgufRules = join(kOwn, kLinear);
 constexpr auto kShortRules = without_prefix(kRules, "transformer.");
-constexpr WeightTable kWeights[] = {{"transformer.wte.weight", kRules}, {"", kShortRules}};
+constexpr WeightTable kWeights[] = {
+    {".attn.c_attn.linear.weight", kGgufRules}, {"transformer.wte.weight", kRules}, {"", kShortRules}};
 
 }  // namespace
 

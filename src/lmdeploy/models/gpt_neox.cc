@@ -24,27 +24,38 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
   return s;
 }
 
-constexpr WeightRule kRules[] = {
-    {Slot::kEmbed, "gpt_neox.embed_in.weight", Dim::kVocab, Dim::kHidden},
-    {Slot::kAttentionNorm, "gpt_neox.layers.{l}.input_layernorm.weight", Dim::kHidden},
-    {Slot::kAttentionNormBias, "gpt_neox.layers.{l}.input_layernorm.bias", Dim::kHidden},
-    {Slot::kQkv, "gpt_neox.layers.{l}.attention.query_key_value.weight", Dim::kQkv, Dim::kHidden, 0, nullptr,
-     Stored::kGroupedQkv},
-    {Slot::kQkvBias, "gpt_neox.layers.{l}.attention.query_key_value.bias", Dim::kQkv, Dim::kNone, 0,
-     with_qkv_bias, Stored::kGroupedQkv},
-    {Slot::kO, "gpt_neox.layers.{l}.attention.dense.weight", Dim::kHidden, Dim::kQ},
-    {Slot::kOBias, "gpt_neox.layers.{l}.attention.dense.bias", Dim::kHidden, Dim::kNone, 0, with_o_bias},
-    {Slot::kMlpNorm, "gpt_neox.layers.{l}.post_attention_layernorm.weight", Dim::kHidden},
-    {Slot::kMlpNormBias, "gpt_neox.layers.{l}.post_attention_layernorm.bias", Dim::kHidden},
-    {Slot::kUp, "gpt_neox.layers.{l}.mlp.dense_h_to_4h.weight", Dim::kInner, Dim::kHidden},
-    {Slot::kUpBias, "gpt_neox.layers.{l}.mlp.dense_h_to_4h.bias", Dim::kInner},
-    {Slot::kDown, "gpt_neox.layers.{l}.mlp.dense_4h_to_h.weight", Dim::kHidden, Dim::kInner},
-    {Slot::kDownBias, "gpt_neox.layers.{l}.mlp.dense_4h_to_h.bias", Dim::kHidden},
-    {Slot::kFinalNorm, "gpt_neox.final_layer_norm.weight", Dim::kHidden},
-    {Slot::kFinalNormBias, "gpt_neox.final_layer_norm.bias", Dim::kHidden},
-    {Slot::kLmHead, "embed_out.weight", Dim::kVocab, Dim::kHidden, 0, untied},
+constexpr std::array kOwn = {
+    WeightRule{Slot::kEmbed, "gpt_neox.embed_in.weight", Dim::kVocab, Dim::kHidden},
+    WeightRule{Slot::kAttentionNorm, "gpt_neox.layers.{l}.input_layernorm.weight", Dim::kHidden},
+    WeightRule{Slot::kAttentionNormBias, "gpt_neox.layers.{l}.input_layernorm.bias", Dim::kHidden},
+    WeightRule{Slot::kO, "gpt_neox.layers.{l}.attention.dense.weight", Dim::kHidden, Dim::kQ},
+    WeightRule{Slot::kOBias, "gpt_neox.layers.{l}.attention.dense.bias", Dim::kHidden, Dim::kNone, 0,
+               with_o_bias},
+    WeightRule{Slot::kMlpNorm, "gpt_neox.layers.{l}.post_attention_layernorm.weight", Dim::kHidden},
+    WeightRule{Slot::kMlpNormBias, "gpt_neox.layers.{l}.post_attention_layernorm.bias", Dim::kHidden},
+    WeightRule{Slot::kUp, "gpt_neox.layers.{l}.mlp.dense_h_to_4h.weight", Dim::kInner, Dim::kHidden},
+    WeightRule{Slot::kUpBias, "gpt_neox.layers.{l}.mlp.dense_h_to_4h.bias", Dim::kInner},
+    WeightRule{Slot::kDown, "gpt_neox.layers.{l}.mlp.dense_4h_to_h.weight", Dim::kHidden, Dim::kInner},
+    WeightRule{Slot::kDownBias, "gpt_neox.layers.{l}.mlp.dense_4h_to_h.bias", Dim::kHidden},
+    WeightRule{Slot::kFinalNorm, "gpt_neox.final_layer_norm.weight", Dim::kHidden},
+    WeightRule{Slot::kFinalNormBias, "gpt_neox.final_layer_norm.bias", Dim::kHidden},
+    WeightRule{Slot::kLmHead, "embed_out.weight", Dim::kVocab, Dim::kHidden, 0, untied},
 };
-constexpr WeightTable kWeights[] = {{"", kRules}};
+constexpr std::array kQkv = {
+    WeightRule{Slot::kQkv, "gpt_neox.layers.{l}.attention.query_key_value.weight", Dim::kQkv, Dim::kHidden, 0,
+               nullptr, Stored::kGroupedQkv},
+    WeightRule{Slot::kQkvBias, "gpt_neox.layers.{l}.attention.query_key_value.bias", Dim::kQkv, Dim::kNone, 0,
+               with_qkv_bias, Stored::kGroupedQkv},
+};
+// GGUF: rows of q, then of k, then of v.
+constexpr std::array kGgufQkv = {
+    WeightRule{Slot::kQkv, "gpt_neox.layers.{l}.attention.qkv_proj.weight", Dim::kQkv, Dim::kHidden},
+    WeightRule{Slot::kQkvBias, "gpt_neox.layers.{l}.attention.qkv_proj.bias", Dim::kQkv, Dim::kNone, 0,
+               with_qkv_bias},
+};
+constexpr auto kRules = join(kOwn, kQkv);
+constexpr auto kGgufRules = join(kOwn, kGgufQkv);
+constexpr WeightTable kWeights[] = {{".attention.qkv_proj.weight", kGgufRules}, {"", kRules}};
 
 }  // namespace
 

@@ -156,6 +156,19 @@ inline constexpr std::array kFusedExperts = {
                0, with_experts, Stored::kExperts},
 };
 
+/// As GGUF files have them: gate, up and down of all experts.
+inline constexpr std::array kStackedExperts = {
+    WeightRule{Slot::kRouter, "model.layers.{l}.mlp.gate.weight", Dim::kExperts, Dim::kHidden, 0,
+               with_experts},
+    WeightRule{Slot::kExpertUp, "model.layers.{l}.mlp.experts.gate_proj.weight", Dim::kExpertInner,
+               Dim::kHidden, 0, with_experts, Stored::kExperts},
+    WeightRule{Slot::kExpertUp, "model.layers.{l}.mlp.experts.up_proj.weight", Dim::kExpertInner,
+               Dim::kHidden, 1, with_experts, Stored::kExperts},
+    WeightRule{Slot::kExpertDown, "model.layers.{l}.mlp.experts.down_proj.weight", Dim::kHidden,
+               Dim::kExpertInner, 0, with_experts, Stored::kExperts},
+};
+inline constexpr std::string_view kStackedMarker = ".mlp.experts.gate_proj.weight";
+
 inline constexpr auto kRules = join(kEnds, kNorms, kAttention, kMlp);
 
 }  // namespace llama

@@ -63,8 +63,14 @@ class Group {
 
 // Buffers that older exports carry along; they follow from the config. docs/models.md lists them.
 bool is_derived_buffer(std::string_view name) {
-  constexpr std::string_view kSuffixes[] = {"rotary_emb.inv_freq", ".cos_cached", ".sin_cached",
-                                            ".masked_bias",        ".attn.bias",  "rope_freqs.weight"};
+  constexpr std::string_view kSuffixes[] = {"rotary_emb.inv_freq",
+                                            ".cos_cached",
+                                            ".sin_cached",
+                                            ".masked_bias",
+                                            ".attn.bias",
+                                            "rope_freqs.weight",
+                                            "rope_factors_long.weight",
+                                            "rope_factors_short.weight"};
   return name.find("attention.rotary_emb") != std::string_view::npos ||
          std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
                      [&](std::string_view suffix) { return name.ends_with(suffix); });

@@ -35,12 +35,25 @@ constexpr std::array kExperts = {
     WeightRule{Slot::kExpertDown, "model.layers.{l}.block_sparse_moe.experts.{e}.w2.weight", Dim::kHidden,
                Dim::kExpertInner},
 };
+// GGUF: the same, all experts in one tensor.
+constexpr std::array kStackedExperts = {
+    kExperts[0],
+    WeightRule{Slot::kExpertUp, "model.layers.{l}.block_sparse_moe.experts.w1.weight", Dim::kExpertInner,
+               Dim::kHidden, 0, nullptr, Stored::kExperts},
+    WeightRule{Slot::kExpertUp, "model.layers.{l}.block_sparse_moe.experts.w3.weight", Dim::kExpertInner,
+               Dim::kHidden, 1, nullptr, Stored::kExperts},
+    WeightRule{Slot::kExpertDown, "model.layers.{l}.block_sparse_moe.experts.w2.weight", Dim::kHidden,
+               Dim::kExpertInner, 0, nullptr, Stored::kExperts},
+};
 constexpr auto kMixtralRules = join(llama::kEnds, llama::kNorms, llama::kAttention, kExperts);
 constexpr auto kFusedMixtralRules =
     join(llama::kEnds, llama::kNorms, llama::kAttention, llama::kFusedExperts);
 
+constexpr auto kStackedMixtralRules = join(llama::kEnds, llama::kNorms, llama::kAttention, kStackedExperts);
+
 constexpr WeightTable kMistralWeights[] = {{"", llama::kRules}};
 constexpr WeightTable kMixtralWeights[] = {{".mlp.experts.gate_up_proj", kFusedMixtralRules},
+                                           {".block_sparse_moe.experts.w1.weight", kStackedMixtralRules},
                                            {"", kMixtralRules}};
 
 }  // namespace

@@ -59,10 +59,16 @@ constexpr std::array kPhi3Attention = {
     WeightRule{Slot::kQkv, "model.layers.{l}.self_attn.qkv_proj.weight", Dim::kQkv, Dim::kHidden},
     WeightRule{Slot::kO, "model.layers.{l}.self_attn.o_proj.weight", Dim::kHidden, Dim::kQ},
 };
+// The first GGUF files of Phi-2.
+constexpr std::array kPhiFusedQkv = {
+    WeightRule{Slot::kQkv, "model.layers.{l}.self_attn.qkv_proj.weight", Dim::kQkv, Dim::kHidden},
+    WeightRule{Slot::kQkvBias, "model.layers.{l}.self_attn.qkv_proj.bias", Dim::kQkv},
+};
 constexpr auto kPhiRules = join(kPhiOwn, llama::kQkv);
+constexpr auto kPhiFusedRules = join(kPhiOwn, kPhiFusedQkv);
 constexpr auto kPhi3Rules = join(llama::kEnds, llama::kNorms, kPhi3Attention, llama::kFusedMlp);
 
-constexpr WeightTable kPhiWeights[] = {{"", kPhiRules}};
+constexpr WeightTable kPhiWeights[] = {{".self_attn.qkv_proj.weight", kPhiFusedRules}, {"", kPhiRules}};
 constexpr WeightTable kPhi3Weights[] = {{"", kPhi3Rules}};
 
 }  // namespace

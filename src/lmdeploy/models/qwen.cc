@@ -78,14 +78,18 @@ constexpr auto kQwen3Rules =
     join(llama::kEnds, llama::kNorms, llama::kAttention, llama::kHeadNorms, llama::kMlp);
 constexpr auto kQwen2MoeRules = join(llama::kRules, llama::kExperts, kSharedExpert);
 constexpr auto kQwen2MoeFusedRules = join(llama::kRules, llama::kFusedExperts, kSharedExpert);
+constexpr auto kQwen2MoeStackedRules = join(llama::kRules, llama::kStackedExperts, kSharedExpert);
 constexpr auto kQwen3MoeRules = join(kQwen3Rules, llama::kExperts);
 constexpr auto kQwen3MoeFusedRules = join(kQwen3Rules, llama::kFusedExperts);
+constexpr auto kQwen3MoeStackedRules = join(kQwen3Rules, llama::kStackedExperts);
 
 constexpr WeightTable kQwen2Weights[] = {{"", llama::kRules}};
 constexpr WeightTable kQwen3Weights[] = {{"", kQwen3Rules}};
 constexpr WeightTable kQwen2MoeWeights[] = {{".mlp.experts.gate_up_proj", kQwen2MoeFusedRules},
+                                            {llama::kStackedMarker, kQwen2MoeStackedRules},
                                             {"", kQwen2MoeRules}};
 constexpr WeightTable kQwen3MoeWeights[] = {{".mlp.experts.gate_up_proj", kQwen3MoeFusedRules},
+                                            {llama::kStackedMarker, kQwen3MoeStackedRules},
                                             {"", kQwen3MoeRules}};
 
 }  // namespace

@@ -30,14 +30,25 @@ constexpr std::array kOwn = {
                0, with_mlp_norm},
     WeightRule{Slot::kMlpNormBias, "model.layers.{l}.post_attention_layernorm.bias", Dim::kHidden, Dim::kNone,
                0, with_mlp_norm},
+    WeightRule{Slot::kFinalNormBias, "model.norm.bias", Dim::kHidden},
+};
+constexpr std::array kHeadNorms = {
     WeightRule{Slot::kQNorm, "model.layers.{l}.self_attn.q_layernorm.norms.{h}.weight", Dim::kHeadDim,
                Dim::kNone, 0, with_qk_norm},
     WeightRule{Slot::kKNorm, "model.layers.{l}.self_attn.k_layernorm.norms.{g}.weight", Dim::kHeadDim,
                Dim::kNone, 0, with_qk_norm},
-    WeightRule{Slot::kFinalNormBias, "model.norm.bias", Dim::kHidden},
 };
-constexpr auto kRules = join(llama::kEnds, kOwn, llama::kAttention, llama::kMlp);
-constexpr WeightTable kWeights[] = {{"", kRules}};
+// GGUF: [heads, head_dim].
+constexpr std::array kStackedNorms = {
+    WeightRule{Slot::kQNorm, "model.layers.{l}.self_attn.q_layernorm.weight", Dim::kQ, Dim::kNone, 0,
+               with_qk_norm, Stored::kFlat},
+    WeightRule{Slot::kKNorm, "model.layers.{l}.self_attn.k_layernorm.weight", Dim::kKv, Dim::kNone, 0,
+               with_qk_norm, Stored::kFlat},
+};
+constexpr auto kCommon = join(llama::kEnds, kOwn, llama::kAttention, llama::kMlp);
+constexpr auto kRules = join(kCommon, kHeadNorms);
+constexpr auto kGgufRules = join(kCommon, kStackedNorms);
+constexpr WeightTable kWeights[] = {{".self_attn.q_layernorm.weight", kGgufRules}, {"", kRules}};
 
 }  // namespace
 

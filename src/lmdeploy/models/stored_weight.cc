@@ -17,7 +17,9 @@ bool holds_experts(Stored stored) {
   return stored == Stored::kExperts || stored == Stored::kExpertsTransposed ||
          stored == Stored::kExpertsPaired || stored == Stored::kExpertsPairedTransposed;
 }
-bool holds_heads(Stored stored) { return stored == Stored::kHeadKeys || stored == Stored::kHeadValues; }
+bool holds_heads(Stored stored) {
+  return stored == Stored::kHeads || stored == Stored::kHeadKeys || stored == Stored::kHeadValues;
+}
 bool is_transposed(Stored stored) {
   return stored == Stored::kTransposed || stored == Stored::kExpertsTransposed ||
          stored == Stored::kExpertsPairedTransposed;
@@ -105,9 +107,14 @@ MatrixPiece take_expert(ConstTensorView rows, const WeightRule& rule, const Deco
   return {Tensor(), own};
 }
 
-MatrixPiece take_head(ConstTensorView rows, Stored stored, const LatentSpec& latent, int64_t head) {
+MatrixPiece take_head(ConstTensorView rows, const WeightRule& rule, const DecoderSpec& spec, int64_t head) {
+  const LatentSpec& latent = spec.latent;
+  if (rule.stored == Stored::kHeads) {
+    const int64_t count = size_of(rule.rows, spec);
+    return {Tensor(), rows.slice_rows(head * count, count)};
+  }
   const int64_t first = head * (latent.nope_dim + latent.value_dim);
-  if (stored == Stored::kHeadValues)
+  if (rule.stored == Stored::kHeadValues)
     return {Tensor(), rows.slice_rows(first + latent.nope_dim, latent.value_dim)};
   return turn_over(rows.slice_rows(first, latent.nope_dim), rows.cols(), same);
 }
@@ -125,6 +132,8 @@ std::vector<Shape> stored_shapes(const WeightRule& rule, const DecoderSpec& spec
   const int64_t outer = is_transposed(rule.stored) ? cols : rows,
                 inner = is_transposed(rule.stored) ? rows : cols;
   if (experts) return {{spec.experts.num_experts, outer, inner}, {spec.experts.num_experts * outer, inner}};
+  if (rule.stored == Stored::kHeads) return {{spec.num_heads, outer, inner}};
+  if (rule.rows == Dim::kOne) return {{1, inner}, {inner}};
   return {{outer, inner}};
 }
 
@@ -144,7 +153,7 @@ MatrixPiece take_matrix(ConstTensorView stored, const WeightRule& rule, const De
                         int64_t index) {
   const ConstTensorView rows = flat(stored);
   if (holds_experts(rule.stored)) return take_expert(rows, rule, spec, index);
-  if (holds_heads(rule.stored)) return take_head(rows, rule.stored, spec.latent, index);
+  if (holds_heads(rule.stored)) return take_head(rows, rule, spec, index);
   if (rule.stored == Stored::kTransposed) return turn_over(rows, rows.cols(), same);
   if (rule.stored == Stored::kUnitRows) return unit_rows(rows);
   if (rule.stored == Stored::kGroupedQkv)

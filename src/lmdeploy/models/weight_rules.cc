@@ -39,6 +39,10 @@ int64_t size_of(Dim dim, const DecoderSpec& s) {
       return s.latent.kv_rank + s.latent.rope_dim;
     case Dim::kKvRank:
       return s.latent.kv_rank;
+    case Dim::kNope:
+      return s.latent.nope_dim;
+    case Dim::kValue:
+      return s.latent.value_dim;
     case Dim::kLatentKeysValues:
       return s.num_heads * (s.latent.nope_dim + s.latent.value_dim);
     case Dim::kLatentOut:

@@ -86,6 +86,8 @@ enum class Dim : uint8_t {
   kLatentQ,   // heads * (nope + rope)
   kLatentKv,  // kv_rank + rope
   kKvRank,
+  kNope,
+  kValue,
   kLatentKeysValues,  // heads * (nope + value)
   kLatentOut,         // heads * value
   kExperts,
@@ -107,6 +109,7 @@ enum class Stored : uint8_t {
   kExpertsTransposed,        // [experts, cols, rows] or [experts * cols, rows]
   kExpertsPaired,            // [experts, rows, cols], gate and up rows alternating
   kExpertsPairedTransposed,  // [experts, cols, rows], the same
+  kHeads,                    // [heads, rows, cols]
   // Both of kv_b_proj: for each head nope rows of keys, then value rows.
   kHeadKeys,
   kHeadValues,

@@ -331,7 +331,8 @@ class ConfigTranslator {
   void add_mscale(JsonObject& scaling) const {
     const double tenth = scaling_float(kYarnLog, 0);
     if (tenth == 0) fail(key_of(kYarnLog), "is missing, expected what yarn scaling of this architecture has");
-    scaling["mscale"] = scaling["mscale_all_dim"] = tenth / 0.1;
+    scaling["mscale"] = tenth / 0.1;
+    scaling["mscale_all_dim"] = tenth / 0.1;
   }
 
   const int64_t* find_id(std::string_view key) const {

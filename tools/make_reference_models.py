@@ -88,6 +88,8 @@ def cases():
         "glm4_odd": ("glm4", dict(COMMON, attention_bias=False)),
         "gpt_neox_sequential": ("gpt_neox", dict(COMMON, head_dim=None, hidden_size=96, use_parallel_residual=False,
                                                  rotary_pct=0.5)),
+        "gpt_bigcode_multi_query": ("gpt_bigcode", dict(GPT2, n_inner=100)),
+        "gpt_bigcode_per_head": ("gpt_bigcode", dict(GPT2, multi_query=False)),
         "gpt2_inner": ("gpt2", dict(GPT2, n_inner=100)),
         "falcon_11b": ("falcon", dict(COMMON, head_dim=None, hidden_size=96, new_decoder_architecture=True, num_kv_heads=2,
                                       num_ln_in_parallel_attn=1, ffn_hidden_size=100)),

@@ -189,6 +189,7 @@ TEST(RandomLlama, OldYiNamesItsNormsOtherwise) {
   MemoryCheckpoint yi;
   yi.mutable_config() = llama.config().as_object();
   yi.mutable_config()["architectures"] = JsonArray{"YiForCausalLM"};
+  yi.mutable_config()["rope_theta"] = 10000.0;  // Llama's default
   for (size_t i = 0; i < llama.tensors().size(); ++i) {
     std::string name = llama.tensors()[i].name;
     for (const auto& [hub, old] :

@@ -74,6 +74,8 @@ class ConfigReader {
   ConfigReader(const Json& config, std::string where);
 
   bool has(std::string_view key) const;  // present and not null
+  /// Present and null: where the original code has a default for an absent key, null often means none.
+  bool is_null(std::string_view key) const;
   /// The value, or `fallback` when absent or null; another kind, a fraction where an integer is asked for, or
   /// a value out of range is an Error(kInvalidData). 1e3 is an integer.
   int64_t get(std::string_view key, int64_t fallback) const;
@@ -94,6 +96,8 @@ class ConfigReader {
   const std::string& where() const { return where_; }
 
  private:
+  const Json* find_stored(std::string_view key) const;  // null included
+
   const JsonObject* top_;
   const JsonObject* nested_ = nullptr;
   std::string where_;

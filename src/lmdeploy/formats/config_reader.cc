@@ -63,9 +63,13 @@ ConfigReader::ConfigReader(const Json& config, std::string where)
   nested_ = find_nested(*top_);
 }
 
-const Json* ConfigReader::find(std::string_view key) const {
+const Json* ConfigReader::find_stored(std::string_view key) const {
   const Json* value = nested_ == nullptr ? nullptr : nested_->if_contains(key);
-  if (value == nullptr) value = top_->if_contains(key);
+  return value != nullptr ? value : top_->if_contains(key);
+}
+
+const Json* ConfigReader::find(std::string_view key) const {
+  const Json* value = find_stored(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
@@ -77,6 +81,11 @@ const Json* ConfigReader::find_any(std::initializer_list<std::string_view> keys)
 }
 
 bool ConfigReader::has(std::string_view key) const { return find(key) != nullptr; }
+
+bool ConfigReader::is_null(std::string_view key) const {
+  const Json* value = find_stored(key);
+  return value != nullptr && value->is_null();
+}
 
 int64_t ConfigReader::get(std::string_view key, int64_t fallback) const {
   const Json* value = find(key);

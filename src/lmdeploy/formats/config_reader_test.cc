@@ -43,6 +43,15 @@ TEST(ConfigReader, FallsBackWhenAbsentOrNull) {
   }
 }
 
+TEST(ConfigReader, NullIsToldFromAbsent) {
+  const Json config = json(R"({"n": null, "i": 7, "outer": 1, "text_config": {"outer": null}})");
+  const ConfigReader reader(config, "config.json");
+  EXPECT_TRUE(reader.is_null("n"));
+  EXPECT_TRUE(reader.is_null("outer"));  // the nested config hides the other
+  EXPECT_FALSE(reader.is_null("i"));
+  EXPECT_FALSE(reader.is_null("absent"));
+}
+
 TEST(ConfigReader, WholeDoublesAreIntegers) {
   const Json config = json(R"({"a": 1e3, "b": 1.5, "c": 1e300, "d": -4.0, "e": 9007199254740993.0e1})");
   const ConfigReader reader(config, "config.json");

@@ -7,18 +7,10 @@
 namespace lmdeploy {
 namespace {
 
-// Press et al. 2021, section 3; the original code's rule where the number of heads is no power of two: the
-// slopes of the power below it, then every second one of the power above.
-Tensor alibi_slopes(int64_t num_heads, float factor, Allocator& allocator) {
-  int64_t power = 1;
-  while (power * 2 <= num_heads) power *= 2;
-  Tensor slopes(DType::kF32, {num_heads}, allocator);
-  for (int64_t head = 0; head < num_heads; ++head) {
-    const double exponent =
-        head < power ? -8.0 * static_cast<double>(head + 1) / static_cast<double>(power)
-                     : -4.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(power);
-    slopes.span<float>()[static_cast<size_t>(head)] = factor * static_cast<float>(std::exp2(exponent));
-  }
+Tensor scaled_slopes(const DecoderSpec& spec, Allocator& allocator) {
+  Tensor slopes(DType::kF32, {spec.num_heads}, allocator);
+  float* out = slopes.span<float>().data();
+  for (const float slope : alibi_slopes(spec.num_heads)) *out++ = spec.alibi_factor * slope;
   return slopes;
 }
 
@@ -27,8 +19,7 @@ class GroupedQueryAttention final : public AttentionBlock {
   GroupedQueryAttention(const DecoderSpec& spec, const DecoderWeights& weights, const Kernels& kernels,
                         const KvGrouping& groups)
       : spec_(spec), weights_(weights), kernels_(kernels), groups_(groups) {
-    if (spec.alibi != Alibi::kNone)
-      alibi_slopes_ = alibi_slopes(spec.num_heads, spec.alibi_factor, kernels.allocator());
+    if (spec.alibi != Alibi::kNone) alibi_slopes_ = scaled_slopes(spec, kernels.allocator());
   }
 
   TensorView run(const DecoderStep& step, int64_t layer, ConstTensorView x, Workspace& space) const override {
@@ -102,6 +93,24 @@ class GroupedQueryAttention final : public AttentionBlock {
 };
 
 }  // namespace
+
+std::vector<float> alibi_slopes(int64_t num_heads) {
+  int64_t power = 1;
+  while (power * 2 <= num_heads) power *= 2;
+  std::vector<float> slopes;
+  for (int64_t head = 0; head < num_heads; ++head) {
+    const double exponent =
+        head < power ? -8.0 * static_cast<double>(head + 1) / static_cast<double>(power)
+                     : -4.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(power);
+    slopes.push_back(static_cast<float>(std::exp2(exponent)));
+  }
+  return slopes;
+}
+
+double logn_factor(int64_t position, int64_t trained_length) {
+  if (position < trained_length) return 1;
+  return std::log(static_cast<double>(position + 1)) / std::log(static_cast<double>(trained_length));
+}
 
 std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, const DecoderWeights& weights,
                                                const Kernels& kernels, const KvGrouping& groups) {

@@ -1,7 +1,9 @@
 // Attention of one layer, from its normed input to what its output projection reads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "lmdeploy/models/decoder_step.h"
 #include "lmdeploy/models/decoder_weights.h"
@@ -23,6 +25,13 @@ class AttentionBlock {
   /// Of a block of the cache with `num_layers` layers.
   virtual KvLayout kv_layout(DType dtype, int64_t block_len, int64_t num_layers) const = 0;
 };
+
+/// [num_heads]: Press et al. 2021, section 3; the original code's rule where the number of heads is no power
+/// of two: the slopes of the power below it, then every second one of the power above.
+std::vector<float> alibi_slopes(int64_t num_heads);
+
+/// What q at `position` is multiplied with: Su 2021 ("log n" attention), longer contexts sharpen the softmax.
+double logn_factor(int64_t position, int64_t trained_length);
 
 /// All references must outlive the block.
 std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, const DecoderWeights& weights,

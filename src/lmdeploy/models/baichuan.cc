@@ -14,11 +14,9 @@ namespace {
 constexpr int64_t kSecondGenerationVocab = 125696;
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg);
-  if (!cfg.has("max_position_embeddings")) {
-    s.alibi = Alibi::kPlain;
-    s.rope.kind = RopeSpec::Kind::kNone;
-  }
+  const bool rope = cfg.has("max_position_embeddings");
+  DecoderSpec s = read_llama_like(cfg, {.rope = rope, .default_max_positions = 4096});
+  if (!rope) s.alibi = Alibi::kPlain;
   s.unit_head_rows = cfg.has("z_loss_weight") || s.vocab_size == kSecondGenerationVocab;
   return s;
 }

@@ -33,20 +33,26 @@ DecoderSpec read_chatglm(const ConfigReader& cfg) {
                             .head_dim = "kv_channels",
                             .vocab_size = "padded_vocab_size|vocab_size",
                             .norm_eps = "layernorm_epsilon",
-                            .default_norm_eps = 1e-5});
+                            .default_norm_eps = 1e-5,
+                            .default_head_dim = 128});
   s.o_bias = s.mlp_bias = cfg.get("add_bias_linear", false);
   s.qkv_bias = cfg.get("add_qkv_bias", false) || s.o_bias;
   s.rope.theta *= read_factor(cfg, "rope_ratio", 1);
   s.rope.rotary_dim = s.head_dim / 2;
-  s.rope.interleaved = true;
+  s.rope.interleaved = cfg.get("rope_interleaved", true);
   return s;
 }
 
 // The bias covers q, k and v; the rotated half of a head comes first and in pairs.
 DecoderSpec read_glm(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg, {.default_rotary_share = 0.5});
+  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1.5625e-7,
+                                        .default_rope = {.rotary_share = 0.5},
+                                        .default_kv_heads = 2,
+                                        .default_head_dim = 128,
+                                        .default_max_positions = 131072,
+                                        .default_attention_bias = true});
   s.o_bias = false;
-  s.rope.interleaved = true;
+  s.rope.interleaved = cfg.get("rope_interleaved", true);
   return s;
 }
 

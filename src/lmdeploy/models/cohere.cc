@@ -10,11 +10,13 @@ namespace lmdeploy {
 namespace {
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg, {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5});
+  DecoderSpec s = read_llama_like(cfg, {.norm_eps = "layer_norm_eps",
+                                        .default_norm_eps = 1e-5,
+                                        .default_max_positions = 8192,
+                                        .default_tied = true});
   s.norm = NormKind::kLayer;
   s.parallel = s.one_norm = true;
-  s.rope.interleaved = true;
-  s.tied_embedding = cfg.get("tie_word_embeddings", true);
+  s.rope.interleaved = cfg.get("rope_interleaved", true);
   s.logit_scale = read_factor(cfg, "logit_scale", 0.0625);
   if (cfg.get("use_qk_norm", false)) s.qk_norm = QkNorm::kPerHeadOwn;
   return s;

@@ -16,7 +16,7 @@ void read_experts(const ConfigReader& ffn, DecoderSpec& s) {
   s.experts.inner_size = s.intermediate_size;
   s.experts.num_experts = read_size_or(ffn, "moe_num_experts", 4);
   s.experts.top_k = read_size_or(ffn, "moe_top_k", 1);
-  s.experts.route.renormalize = ffn.has("moe_normalize_expert_weights");
+  s.experts.route.renormalize = !ffn.is_null("moe_normalize_expert_weights");
   s.experts.route.norm_p = read_factor(ffn, "moe_normalize_expert_weights", 1);
   if (ffn.has("ffn_act_fn"))
     s.activation = activation_from_name(ffn, "ffn_act_fn", ffn.object("ffn_act_fn").get("name", "silu"));

@@ -2,7 +2,6 @@
 #include "lmdeploy/models/decoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -137,15 +136,11 @@ ConstTensorView Decoder::compute_rope(Rope& rope, const StepInput& input) {
   return out;
 }
 
-// Su 2021 ("log n" attention): longer contexts sharpen the softmax.
 ConstTensorView Decoder::compute_logn(int64_t tokens) {
   const auto positions = arrays_.positions();
-  const double base = std::log(static_cast<double>(spec_.logn_length));
-  for (int64_t t = 0; t < tokens; ++t) {
-    const double count = positions.at(t) + 1;
-    const bool beyond = count > static_cast<double>(spec_.logn_length);
-    logn_.span<float>()[static_cast<size_t>(t)] = beyond ? static_cast<float>(std::log(count) / base) : 1.0f;
-  }
+  for (int64_t t = 0; t < tokens; ++t)
+    logn_.span<float>()[static_cast<size_t>(t)] =
+        static_cast<float>(logn_factor(static_cast<int64_t>(positions.at(t)), spec_.logn_length));
   return {logn_.view().data(), DType::kF32, {tokens}};
 }
 

@@ -16,10 +16,34 @@
 namespace lmdeploy {
 namespace {
 
-void read_groups(const ConfigReader& cfg, ExpertSpec& e) {
+/// What a generation's config class says where a key is absent.
+struct Defaults {
+  const char* method = "greedy";
+  const char* scores = "softmax";
+  bool renormalize = false;
+  double scale = 1;
+  int64_t num_groups = 1, groups_kept = 1;
+  int64_t num_experts = 0;  // 0: no experts
+  int64_t top_k = 0;        // 0: must be there
+  int64_t num_shared = 0;
+  int64_t first_layer = 0;  // that has experts
+};
+constexpr Defaults kOlder = {};
+constexpr Defaults kV3 = {.method = "noaux_tc",
+                          .scores = "sigmoid",
+                          .renormalize = true,
+                          .scale = 2.5,
+                          .num_groups = 8,
+                          .groups_kept = 4,
+                          .num_experts = 256,
+                          .top_k = 8,
+                          .num_shared = 1,
+                          .first_layer = 3};
+
+void read_groups(const ConfigReader& cfg, ExpertSpec& e, const Defaults& defaults) {
   RouteOptions& route = e.route;
-  route.num_groups = read_size_or(cfg, "n_group", 1);
-  route.groups_kept = read_size_or(cfg, "topk_group", 1);
+  route.num_groups = read_size_or(cfg, "n_group", defaults.num_groups);
+  route.groups_kept = read_size_or(cfg, "topk_group", defaults.groups_kept);
   if (e.num_experts % route.num_groups != 0 || route.groups_kept > route.num_groups)
     throw Error(ErrorCode::kInvalidData,
                 cat(cfg.where(), ": n_group ", route.num_groups, " and topk_group ", route.groups_kept,
@@ -28,10 +52,9 @@ void read_groups(const ConfigReader& cfg, ExpertSpec& e) {
 
 // topk_method "noaux_tc" (V3): the two best experts speak for a group, and a learned correction helps to
 // choose.
-void read_route(const ConfigReader& cfg, ExpertSpec& e, const char* default_method,
-                const char* default_scores) {
-  const std::string method = cfg.get("topk_method", default_method);
-  if (method != "greedy") read_groups(cfg, e);
+void read_route(const ConfigReader& cfg, ExpertSpec& e, const Defaults& defaults) {
+  const std::string method = cfg.get("topk_method", defaults.method);
+  if (method != "greedy") read_groups(cfg, e, defaults);
   if (method == "noaux_tc") {
     e.correction = true;
     e.route.group_best = std::min<int64_t>(2, e.num_experts / e.route.num_groups);
@@ -40,33 +63,37 @@ void read_route(const ConfigReader& cfg, ExpertSpec& e, const char* default_meth
                 cat(cfg.where(), ": topk_method \"", method,
                     "\" is not known (known: greedy, group_limited_greedy, noaux_tc)"));
   }
-  const std::string scores = cfg.get("scoring_func", default_scores);
+  const std::string scores = cfg.get("scoring_func", defaults.scores);
   if (scores != "softmax" && scores != "sigmoid")
     throw Error(ErrorCode::kUnsupported,
                 cat(cfg.where(), ": scoring_func \"", scores, "\" is not known (known: softmax, sigmoid)"));
   e.route.sigmoid = scores == "sigmoid";
-  e.route.scale = read_factor(cfg, "routed_scaling_factor", 1);
-  e.route.renormalize = cfg.get("norm_topk_prob", false);
+  e.route.scale = read_factor(cfg, "routed_scaling_factor", defaults.scale);
+  e.route.renormalize = cfg.get("norm_topk_prob", defaults.renormalize);
   if (e.route.renormalize) e.route.norm_eps = 1e-20f;
 }
 
-void read_experts(const ConfigReader& cfg, DecoderSpec& s, const char* method, const char* scores) {
-  if (!cfg.has("n_routed_experts")) return;
-  s.experts.num_experts = read_size(cfg, "n_routed_experts");
-  s.experts.top_k = read_size(cfg, "num_experts_per_tok");
+void read_experts(const ConfigReader& cfg, DecoderSpec& s, const Defaults& defaults) {
+  if (!cfg.has("n_routed_experts") && (defaults.num_experts == 0 || cfg.is_null("n_routed_experts"))) return;
+  s.experts.num_experts = read_size_or(cfg, "n_routed_experts", defaults.num_experts);
+  s.experts.top_k = defaults.top_k > 0 ? read_size_or(cfg, "num_experts_per_tok", defaults.top_k)
+                                       : read_size(cfg, "num_experts_per_tok");
   s.experts.inner_size = read_size(cfg, "moe_intermediate_size");
-  const int64_t num_shared = cfg.get("n_shared_experts", int64_t{0});
-  if (num_shared > 0)
-    s.experts.shared_inner_size = s.experts.inner_size * read_size(cfg, "n_shared_experts", 1 << 10);
-  read_route(cfg, s.experts, method, scores);
-  const int64_t first = cfg.get("first_k_dense_replace", int64_t{0}),
+  const int64_t num_shared =
+      cfg.get("n_shared_experts", cfg.is_null("n_shared_experts") ? 0 : defaults.num_shared);
+  if (num_shared < 0 || num_shared > 1 << 10)
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": n_shared_experts is ", num_shared, ", expected 0 to ", 1 << 10));
+  s.experts.shared_inner_size = s.experts.inner_size * num_shared;
+  read_route(cfg, s.experts, defaults);
+  const int64_t first = cfg.get("first_k_dense_replace", defaults.first_layer),
                 step = read_size_or(cfg, "moe_layer_freq", 1);
   place_experts(s, [&](int64_t layer) { return layer >= first && layer % step == 0; });
 }
 
 DecoderSpec read_moe(const ConfigReader& cfg) {
   DecoderSpec s = read_llama_like(cfg);
-  read_experts(cfg, s, "greedy", "softmax");
+  read_experts(cfg, s, kOlder);
   return s;
 }
 
@@ -82,7 +109,7 @@ DecoderSpec read_latent(const ConfigReader& cfg) {
   latent.rope_dim = s.head_dim;
   latent.value_dim = read_size(cfg, "v_head_dim");
   s.head_dim = latent.nope_dim + latent.rope_dim;
-  s.rope.interleaved = cfg.get("rope_interleave", true);
+  s.rope.interleaved = cfg.get("rope_interleaved", cfg.get("rope_interleave", true));
   double scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
   if (s.rope.kind == RopeSpec::Kind::kYarn) scale *= std::pow(yarn_mscale_of_all(cfg, s.rope), 2);
   s.attention_scale = static_cast<float>(scale);
@@ -91,13 +118,13 @@ DecoderSpec read_latent(const ConfigReader& cfg) {
 
 DecoderSpec read_v2(const ConfigReader& cfg) {
   DecoderSpec s = read_latent(cfg);
-  read_experts(cfg, s, "greedy", "softmax");
+  read_experts(cfg, s, kOlder);
   return s;
 }
 
 DecoderSpec read_v3(const ConfigReader& cfg) {
   DecoderSpec s = read_latent(cfg);
-  read_experts(cfg, s, "noaux_tc", "sigmoid");
+  read_experts(cfg, s, kV3);
   return s;
 }
 

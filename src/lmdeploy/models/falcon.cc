@@ -19,9 +19,14 @@ float alibi_factor(const ConfigReader& cfg) {
   return version.starts_with("4.") ? 1.0f : 2.0f;
 }
 
+// The 40B was first published with code of its own, where the layout needed no key; only its config counts
+// kv heads as "n_head_kv".
+bool is_first_40b(const ConfigReader& cfg) { return cfg.has("n_head_kv") && !cfg.has("multi_query"); }
+
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  const bool grouped = cfg.get("new_decoder_architecture", false);
+  const bool grouped = cfg.get("new_decoder_architecture", is_first_40b(cfg));
   const bool one_kv_head = !grouped && cfg.get("multi_query", true);
+  const bool alibi = cfg.get("alibi", false);
   DecoderSpec s = read_llama_like(cfg, {.intermediate_size = "ffn_hidden_size|intermediate_size",
                                         .num_layers = "num_hidden_layers|n_layer",
                                         .num_heads = "num_attention_heads|n_head",
@@ -30,19 +35,19 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
                                         .activation = "activation",
                                         .default_norm_eps = 1e-5,
                                         .default_activation = "gelu",
+                                        .rope = !alibi,
+                                        .default_tied = true,
                                         .inner_per_hidden = 4});
   if (one_kv_head) s.num_kv_heads = 1;
   s.norm = NormKind::kLayer;
   s.norm_bias = true;
   s.gated = false;
   s.qkv_bias = s.o_bias = s.mlp_bias = cfg.get("bias", false);
-  s.tied_embedding = cfg.get("tie_word_embeddings", true);
   s.parallel = grouped || cfg.get("parallel_attn", true);
   s.one_norm = s.parallel && (!grouped || cfg.get("num_ln_in_parallel_attn", int64_t{2}) == 1);
-  if (cfg.get("alibi", false)) {
+  if (alibi) {
     s.alibi = Alibi::kInBf16;
     s.alibi_factor = alibi_factor(cfg);
-    s.rope.kind = RopeSpec::Kind::kNone;
   }
   return s;
 }

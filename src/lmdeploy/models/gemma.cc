@@ -14,6 +14,8 @@
 namespace lmdeploy {
 namespace {
 
+constexpr int64_t kWindow = 4096;  // where the config has none
+
 // sqrt(hidden_size) as the model's dtype holds it.
 float embedding_scale(const ConfigReader& cfg, int64_t hidden_size) {
   const auto scale = static_cast<float>(std::sqrt(static_cast<double>(hidden_size)));
@@ -22,32 +24,33 @@ float embedding_scale(const ConfigReader& cfg, int64_t hidden_size) {
   return dtype == "float16" ? to_float(to_f16(scale)) : scale;
 }
 
-DecoderSpec read_common(const ConfigReader& cfg, int64_t default_head_dim,
-                        std::string_view rope_layer_kind = "") {
-  DecoderSpec s = read_llama_like(cfg, {.activation = "hidden_activation",
-                                        .default_activation = "gelu_pytorch_tanh",
-                                        .rope_layer_kind = rope_layer_kind,
-                                        .default_head_dim = default_head_dim});
+DecoderSpec read_common(const ConfigReader& cfg, ConfigKeys keys) {
+  keys.activation = "hidden_activation";
+  keys.default_activation = "gelu_pytorch_tanh";
+  keys.default_head_dim = 256;
+  keys.default_tied = true;
+  DecoderSpec s = read_llama_like(cfg, keys);
   s.norm_offset = read_factor(cfg, "norm_weight_offset", 1);  // GGUF files store 1 + w
-  s.tied_embedding = cfg.get("tie_word_embeddings", true);
   s.embedding_scale = embedding_scale(cfg, s.hidden_size);
   return s;
 }
 
-DecoderSpec read_gemma(const ConfigReader& cfg) { return read_common(cfg, 256); }
+DecoderSpec read_gemma(const ConfigReader& cfg) {
+  return read_common(cfg, {.default_kv_heads = 16, .default_max_positions = 8192});
+}
 
-void read_sandwich(const ConfigReader& cfg, DecoderSpec& s) {
+void read_sandwich(const ConfigReader& cfg, DecoderSpec& s, double attention_cap, double logit_cap) {
   s.output_norms = true;
   const float scalar = read_factor(cfg, "query_pre_attn_scalar", 256);
   s.attention_scale = 1 / std::sqrt(scalar);
-  s.attention_soft_cap = read_factor(cfg, "attn_logit_softcapping", 0);
-  s.logit_soft_cap = read_factor(cfg, "final_logit_softcapping", 0);
+  s.attention_soft_cap = read_limit(cfg, "attn_logit_softcapping", attention_cap);
+  s.logit_soft_cap = read_limit(cfg, "final_logit_softcapping", logit_cap);
 }
 
 DecoderSpec read_gemma2(const ConfigReader& cfg) {
-  DecoderSpec s = read_common(cfg, 256);
-  read_sandwich(cfg, s);
-  read_windows(cfg, s, [](int64_t layer) { return layer % 2 == 0; });
+  DecoderSpec s = read_common(cfg, {.default_kv_heads = 4, .default_max_positions = 8192});
+  read_sandwich(cfg, s, /*attention_cap=*/50, /*logit_cap=*/30);
+  read_windows(cfg, s, kWindow, [](int64_t layer) { return layer % 2 == 0; });
   return s;
 }
 
@@ -64,13 +67,19 @@ void read_local_rope(const ConfigReader& cfg, DecoderSpec& s) {
   s.local_rope.interleaved = s.rope.interleaved;
 }
 
+// Configs of the published 4B name sizes only where they differ from the class's.
 DecoderSpec read_gemma3(const ConfigReader& cfg) {
-  DecoderSpec s = read_common(cfg, 256, "full_attention");
-  read_sandwich(cfg, s);
+  DecoderSpec s = read_common(cfg, {.rope_layer_kind = "full_attention",
+                                    .default_rope = {.theta = 1e6},
+                                    .default_heads = 8,
+                                    .default_kv_heads = 4,
+                                    .default_vocab = 262208,
+                                    .default_max_positions = 131072});
+  read_sandwich(cfg, s, /*attention_cap=*/0, /*logit_cap=*/0);
   s.qk_norm = QkNorm::kPerHead;
   const int64_t pattern = read_size_or(cfg, "sliding_window_pattern|_sliding_window_pattern", 6);
   const auto slides = [&](int64_t layer) { return (layer + 1) % pattern != 0; };
-  read_windows(cfg, s, slides);
+  read_windows(cfg, s, kWindow, slides);
   read_local_rope(cfg, s);
   mark_local_rope(cfg, s, slides);
   return s;

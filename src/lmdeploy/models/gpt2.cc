@@ -21,18 +21,19 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
                                         .activation = "activation_function",
                                         .default_norm_eps = 1e-5,
                                         .default_activation = "gelu_new",
+                                        .rope = false,
+                                        .default_max_positions = 1024,
+                                        .default_tied = true,
                                         .inner_per_hidden = 4});
   if (cfg.get("scale_attn_by_inverse_layer_idx", false))
     throw Error(ErrorCode::kUnsupported,
                 cat(cfg.where(), ": scale_attn_by_inverse_layer_idx is not supported"));
   if (!cfg.get("scale_attn_weights", true)) s.attention_scale = 1;
-  s.rope.kind = RopeSpec::Kind::kNone;
   s.learned_positions = true;
   s.norm = NormKind::kLayer;
   s.norm_bias = true;
   s.gated = false;
   s.qkv_bias = s.o_bias = s.mlp_bias = true;
-  s.tied_embedding = cfg.get("tie_word_embeddings", true);
   return s;
 }
 

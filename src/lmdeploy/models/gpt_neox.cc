@@ -14,12 +14,12 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
                                         .norm_eps = "layer_norm_eps",
                                         .default_norm_eps = 1e-5,
                                         .default_activation = "gelu",
-                                        .default_rotary_share = 0.25});
+                                        .default_rope = {.rotary_share = 0.25},
+                                        .default_attention_bias = true});
   s.norm = NormKind::kLayer;
   s.norm_bias = true;
   s.parallel = cfg.get("use_parallel_residual", true);
   s.gated = false;
-  s.qkv_bias = s.o_bias = cfg.get("attention_bias", true);
   s.mlp_bias = true;
   return s;
 }

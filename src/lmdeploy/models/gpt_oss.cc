@@ -10,11 +10,15 @@ namespace lmdeploy {
 namespace {
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1e-5, .default_head_dim = 64});
-  s.qkv_bias = s.o_bias = cfg.get("attention_bias", true);
+  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1e-5,
+                                        .default_rope = {.theta = 150000},
+                                        .default_kv_heads = 8,
+                                        .default_head_dim = 64,
+                                        .default_max_positions = 131072,
+                                        .default_attention_bias = true});
   s.sinks = true;
   s.clamped_glu = read_factor(cfg, "swiglu_limit", 7);
-  read_windows(cfg, s, [](int64_t layer) { return layer % 2 == 0; });
+  read_windows(cfg, s, /*fallback=*/128, [](int64_t layer) { return layer % 2 == 0; });
   s.experts.num_experts = read_size_or(cfg, "num_local_experts|num_experts", 128);
   s.experts.top_k = read_size_or(cfg, "num_experts_per_tok|experts_per_token", 4);
   s.experts.inner_size = s.intermediate_size;

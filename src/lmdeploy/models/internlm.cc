@@ -11,8 +11,12 @@ namespace lmdeploy {
 namespace {
 
 // The first generation keeps its rope under a key of its own: {"base": 10000, "type": "origin" | "dynamic"}.
+// Its class makes it dynamic where the key is absent.
 void read_rotary(const ConfigReader& cfg, DecoderSpec& s) {
-  if (!cfg.has("rotary")) return;
+  if (!cfg.has("rotary")) {
+    if (s.rope.kind == RopeSpec::Kind::kDefault) s.rope.kind = RopeSpec::Kind::kDynamicNtk;
+    return;
+  }
   const ConfigReader rotary = cfg.object("rotary");
   const std::string type = rotary.get("type", "origin");
   if (type != "origin" && type != "dynamic")
@@ -37,7 +41,7 @@ DecoderSpec read_internlm(const ConfigReader& cfg) {
 
 DecoderSpec read_internlm2(const ConfigReader& cfg) {
   DecoderSpec s = read_llama_like(cfg);
-  s.qkv_bias = s.o_bias = cfg.get("bias", false);
+  s.qkv_bias = s.o_bias = cfg.get("bias", true);
   return s;
 }
 

@@ -50,9 +50,15 @@ int64_t read_intermediate_size(const ConfigReader& cfg, const ConfigKeys& keys, 
   return read_size_or(cfg, keys.intermediate_size, keys.inner_per_hidden * hidden_size);
 }
 
+int64_t read_size_or_require(const ConfigReader& cfg, std::string_view keys, int64_t fallback, int64_t most) {
+  return fallback > 0 ? read_size_or(cfg, keys, fallback, most) : read_size(cfg, keys, most);
+}
+
 void read_heads(const ConfigReader& cfg, const ConfigKeys& keys, DecoderSpec& s) {
-  s.num_heads = read_size(cfg, keys.num_heads, kMostHeads);
-  s.num_kv_heads = read_size_or(cfg, keys.num_kv_heads, s.num_heads, kMostHeads);
+  s.num_heads = read_size_or_require(cfg, keys.num_heads, keys.default_heads, kMostHeads);
+  const bool as_many = keys.default_kv_heads == 0 || cfg.is_null(keys.num_kv_heads);
+  s.num_kv_heads =
+      read_size_or(cfg, keys.num_kv_heads, as_many ? s.num_heads : keys.default_kv_heads, kMostHeads);
   if (s.num_heads % s.num_kv_heads != 0)
     throw Error(ErrorCode::kInvalidData,
                 cat(cfg.where(), ": ", keys.num_heads, " ", s.num_heads, " is not a multiple of ",
@@ -78,11 +84,16 @@ int64_t read_size_or(const ConfigReader& cfg, std::string_view keys, int64_t fal
   return present_key(cfg, keys).empty() ? fallback : read_size(cfg, keys, most);
 }
 
-float read_factor(const ConfigReader& cfg, std::string_view key, double fallback) {
-  const double value = cfg.get(key, fallback);
+float read_factor(const ConfigReader& cfg, std::string_view keys, double fallback) {
+  const std::string_view key = present_key(cfg, keys);
+  const double value = key.empty() ? fallback : cfg.get(key, fallback);
   if (!(value >= 0) || !std::isfinite(value))
     throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": ", key, " is ", value, ", expected 0 or more"));
   return static_cast<float>(value);
+}
+
+float read_limit(const ConfigReader& cfg, std::string_view key, double fallback) {
+  return cfg.is_null(key) ? 0 : read_factor(cfg, key, fallback);
 }
 
 Activation activation_from_name(const ConfigReader& cfg, std::string_view key, const std::string& name) {
@@ -158,9 +169,9 @@ void mark_local_rope(const ConfigReader& cfg, DecoderSpec& spec, const std::func
   for (size_t l = 0; l < spec.layers.size(); ++l) spec.layers[l].local_rope = sliding[l];
 }
 
-void read_windows(const ConfigReader& cfg, DecoderSpec& spec,
+void read_windows(const ConfigReader& cfg, DecoderSpec& spec, int64_t fallback,
                   const std::function<bool(int64_t layer)>& slides) {
-  const int64_t window = cfg.get("sliding_window", int64_t{0});
+  const int64_t window = cfg.get("sliding_window", cfg.is_null("sliding_window") ? 0 : fallback);
   if (window < 0)
     throw Error(ErrorCode::kInvalidData,
                 cat(cfg.where(), ": \"sliding_window\" is ", window, ", expected 0 or more"));
@@ -169,14 +180,14 @@ void read_windows(const ConfigReader& cfg, DecoderSpec& spec,
     spec.layers[l].window = sliding[l] && window < spec.max_positions ? window : 0;
 }
 
-int64_t read_max_positions(const ConfigReader& cfg) {
+int64_t read_max_positions(const ConfigReader& cfg, int64_t fallback) {
   constexpr int64_t kAbsent = INT64_MAX;
   int64_t shortest = kAbsent;
   for (const char* key : {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
                           "model_max_length", "max_sequence_length", "max_seq_length", "seq_len"}) {
     if (cfg.has(key)) shortest = std::min(shortest, in_range(cfg, key, cfg.require_int(key), INT32_MAX));
   }
-  return shortest == kAbsent ? 2048 : shortest;
+  return shortest == kAbsent ? fallback : shortest;
 }
 
 DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys) {
@@ -185,18 +196,20 @@ DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys) {
   s.hidden_size = read_size(cfg, keys.hidden_size);
   s.intermediate_size = read_intermediate_size(cfg, keys, s.hidden_size);
   s.num_layers = read_size(cfg, keys.num_layers, kMostLayers);
-  s.vocab_size = read_size(cfg, keys.vocab_size, kLargestVocab);
+  s.vocab_size = read_size_or_require(cfg, keys.vocab_size, keys.default_vocab, kLargestVocab);
   s.layers.resize(static_cast<size_t>(s.num_layers));
   read_heads(cfg, keys, s);
   s.attention_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
   s.norm_eps = read_factor(cfg, keys.norm_eps, keys.default_norm_eps);
   s.activation = activation_from_name(cfg, keys.activation,
                                       cfg.get(keys.activation, std::string(keys.default_activation).c_str()));
-  s.qkv_bias = s.o_bias = cfg.get("attention_bias", false);
+  s.qkv_bias = s.o_bias = cfg.get("attention_bias", keys.default_attention_bias);
   s.mlp_bias = cfg.get("mlp_bias", false);
-  s.tied_embedding = cfg.get("tie_word_embeddings", false);
-  const int64_t config_max_positions = read_max_positions(cfg);
-  s.rope = read_rope(cfg, s.head_dim, config_max_positions, keys.rope_layer_kind, keys.default_rotary_share);
+  s.tied_embedding = cfg.get("tie_word_embeddings", keys.default_tied);
+  const int64_t config_max_positions = read_max_positions(cfg, keys.default_max_positions);
+  s.rope = keys.rope
+               ? read_rope(cfg, s.head_dim, config_max_positions, keys.rope_layer_kind, keys.default_rope)
+               : RopeSpec{.kind = RopeSpec::Kind::kNone};
   s.max_positions = scaled_max_positions(s.rope, config_max_positions);
   s.eos_ids = read_eos_ids(cfg);
   return s;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lmdeploy/models/decoder_spec.h"
+#include "lmdeploy/models/rope.h"
 #include "lmdeploy/models/weight_rules.h"
 
 namespace lmdeploy {
@@ -15,6 +16,7 @@ namespace lmdeploy {
 class ConfigReader;
 
 /// The names under which a family's config keeps what all have; several are tried in order, separated by "|".
+/// And what its own config class says where a key is absent.
 struct ConfigKeys {
   std::string_view hidden_size = "hidden_size";
   std::string_view intermediate_size = "intermediate_size";
@@ -28,8 +30,15 @@ struct ConfigKeys {
   double default_norm_eps = 1e-6;
   std::string_view default_activation = "silu";
   std::string_view rope_layer_kind = "";  // see read_rope()
-  int64_t default_head_dim = 0;           // 0: hidden size / heads
-  double default_rotary_share = 1;        // of a head that turns
+  bool rope = true;                       // false: positions come from elsewhere, rope keys are not read
+  RopeDefaults default_rope = {};
+  int64_t default_heads = 0;     // 0: must be there
+  int64_t default_kv_heads = 0;  // 0: as many as heads, which is also what null says
+  int64_t default_head_dim = 0;  // 0: hidden size / heads
+  int64_t default_vocab = 0;     // 0: must be there
+  int64_t default_max_positions = 2048;
+  bool default_attention_bias = false;
+  bool default_tied = false;
   int64_t inner_per_hidden = 0;  // intermediate size over hidden size where it is absent; 0: must be there
 };
 
@@ -43,14 +52,17 @@ DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys = {}
 int64_t read_size(const ConfigReader& cfg, std::string_view keys, int64_t most = 1 << 24);
 int64_t read_size_or(const ConfigReader& cfg, std::string_view keys, int64_t fallback,
                      int64_t most = 1 << 24);
-/// A finite number of at least 0.
-float read_factor(const ConfigReader& cfg, std::string_view key, double fallback);
+/// A finite number of at least 0, under one of `keys`.
+float read_factor(const ConfigReader& cfg, std::string_view keys, double fallback);
+/// The same for what null switches off: 0.
+float read_limit(const ConfigReader& cfg, std::string_view key, double fallback);
 /// "silu", "gelu_new", ...; Error(kUnsupported) naming what is known.
 Activation activation_from_name(const ConfigReader& cfg, std::string_view key, const std::string& name);
 
 /// Windows of the layers: "layer_types" says which slide; without it those for which `slides` is true, or
-/// all. A "sliding_window" that is absent, 0 or at least as long as the model is none.
-void read_windows(const ConfigReader& cfg, DecoderSpec& spec,
+/// all. A "sliding_window" that is null, 0 or at least as long as the model is none; absent it is the
+/// fallback.
+void read_windows(const ConfigReader& cfg, DecoderSpec& spec, int64_t fallback = 0,
                   const std::function<bool(int64_t layer)>& slides = nullptr);
 /// The layers that slide by "layer_types" or, without it, by `slides` turn by local_rope.
 void mark_local_rope(const ConfigReader& cfg, DecoderSpec& spec,
@@ -64,8 +76,8 @@ void place_experts(DecoderSpec& spec, const Rule& has_experts) {
     spec.layers[l].experts = has_experts(static_cast<int64_t>(l));
 }
 
-/// Min over the length keys that exist, 2048 when there is none; no rope scaling applied.
-int64_t read_max_positions(const ConfigReader& cfg);
+/// Min over the length keys that exist; no rope scaling applied.
+int64_t read_max_positions(const ConfigReader& cfg, int64_t fallback = 2048);
 
 /// Names of LlamaForCausalLM, in the parts that relatives change.
 namespace llama {

@@ -18,21 +18,6 @@ namespace lmdeploy {
 namespace {
 
 constexpr size_t kMostListed = 20;  // tensors named in each group of the message
-constexpr std::string_view kLayerMark = "{l}";
-
-bool is_per_layer(const WeightRule& rule) { return rule.name.find(kLayerMark) != std::string_view::npos; }
-
-void replace_mark(std::string& name, std::string_view mark, int64_t number) {
-  const size_t at = name.find(mark);
-  if (at != std::string::npos) name.replace(at, mark.size(), cat(number));
-}
-
-std::string tensor_name(const WeightRule& rule, int64_t layer, int64_t index) {
-  std::string name(rule.name);
-  replace_mark(name, kLayerMark, layer);
-  for (const std::string_view mark : {"{e}", "{h}", "{g}"}) replace_mark(name, mark, index);
-  return name;
-}
 
 bool fits(const TensorInfo& info, const WeightRule& rule, const DecoderSpec& spec) {
   if (!is_float(info.dtype) && !is_quantized(info.dtype)) return false;

@@ -10,14 +10,20 @@
 namespace lmdeploy {
 namespace {
 
+constexpr int64_t kMaxPositions = 4096 * 32;
+
 DecoderSpec read_mistral(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg);
-  read_windows(cfg, s);
+  DecoderSpec s = read_llama_like(cfg, {.default_kv_heads = 8, .default_max_positions = kMaxPositions});
+  read_windows(cfg, s, /*fallback=*/4096);
   return s;
 }
 
 DecoderSpec read_mixtral(const ConfigReader& cfg) {
-  DecoderSpec s = read_mistral(cfg);
+  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1e-5,
+                                        .default_rope = {.theta = 1e6},
+                                        .default_kv_heads = 8,
+                                        .default_max_positions = kMaxPositions});
+  read_windows(cfg, s);
   s.experts.num_experts = read_size_or(cfg, "num_local_experts|num_experts", 8);
   s.experts.top_k = read_size_or(cfg, "num_experts_per_tok", 2);
   s.experts.inner_size = s.intermediate_size;

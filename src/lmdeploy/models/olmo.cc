@@ -18,7 +18,7 @@ DecoderSpec read_olmo2(const ConfigReader& cfg) {
 }
 
 DecoderSpec read_olmoe(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1e-5});
+  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1e-5, .default_max_positions = 4096});
   s.qk_norm = QkNorm::kWholeRow;
   s.qkv_clip = read_factor(cfg, "clip_qkv", 0);
   s.experts.num_experts = read_size_or(cfg, "num_experts|num_local_experts", 64);

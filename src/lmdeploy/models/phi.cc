@@ -13,7 +13,7 @@ DecoderSpec read_phi(const ConfigReader& cfg) {
   DecoderSpec s = read_llama_like(cfg, {.norm_eps = "layer_norm_eps",
                                         .default_norm_eps = 1e-5,
                                         .default_activation = "gelu_new",
-                                        .default_rotary_share = 0.5});
+                                        .default_rope = {.rotary_share = 0.5}});
   s.norm = NormKind::kLayer;
   s.norm_bias = true;
   s.parallel = s.one_norm = true;
@@ -27,7 +27,9 @@ DecoderSpec read_phi(const ConfigReader& cfg) {
 }
 
 DecoderSpec read_phi3(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg, {.default_norm_eps = 1e-5});
+  DecoderSpec s = read_llama_like(
+      cfg,
+      {.default_norm_eps = 1e-5, .default_rope = {.original_length = 4096}, .default_max_positions = 4096});
   read_windows(cfg, s);
   return s;
 }

@@ -14,33 +14,43 @@
 namespace lmdeploy {
 namespace {
 
+constexpr int64_t kMaxPositions = 32768;
+
 // The window is off unless the config asks for it, and then only the later layers have it.
 void read_qwen_windows(const ConfigReader& cfg, DecoderSpec& s) {
   if (!cfg.get("use_sliding_window", false)) return;
   const int64_t first = cfg.get("max_window_layers", int64_t{28});
-  read_windows(cfg, s, [first](int64_t layer) { return layer >= first; });
+  read_windows(cfg, s, /*fallback=*/4096, [first](int64_t layer) { return layer >= first; });
 }
 
-DecoderSpec read_qwen2(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg);
+DecoderSpec read_qwen2_like(const ConfigReader& cfg, int64_t default_kv_heads) {
+  DecoderSpec s =
+      read_llama_like(cfg, {.default_kv_heads = default_kv_heads, .default_max_positions = kMaxPositions});
   s.qkv_bias = cfg.get("qkv_bias", true);
   s.o_bias = false;
   read_qwen_windows(cfg, s);
   return s;
 }
 
-DecoderSpec read_qwen3(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg, {.default_head_dim = 128});
+DecoderSpec read_qwen2(const ConfigReader& cfg) { return read_qwen2_like(cfg, 32); }
+
+DecoderSpec read_qwen3_like(const ConfigReader& cfg, int64_t default_kv_heads, int64_t default_head_dim) {
+  DecoderSpec s = read_llama_like(cfg, {.default_kv_heads = default_kv_heads,
+                                        .default_head_dim = default_head_dim,
+                                        .default_max_positions = kMaxPositions});
   s.qk_norm = QkNorm::kPerHead;
   read_qwen_windows(cfg, s);
   return s;
 }
 
+DecoderSpec read_qwen3(const ConfigReader& cfg) { return read_qwen3_like(cfg, 32, 128); }
+
 // Every `decoder_sparse_step`-th layer has experts, except those listed in `mlp_only_layers`.
-void read_experts(const ConfigReader& cfg, DecoderSpec& s, int64_t default_experts, int64_t default_top_k) {
+void read_experts(const ConfigReader& cfg, DecoderSpec& s, int64_t default_experts, int64_t default_top_k,
+                  int64_t default_inner) {
   s.experts.num_experts = read_size_or(cfg, "num_experts|num_local_experts", default_experts);
   s.experts.top_k = read_size_or(cfg, "num_experts_per_tok", default_top_k);
-  s.experts.inner_size = read_size(cfg, "moe_intermediate_size");
+  s.experts.inner_size = read_size_or(cfg, "moe_intermediate_size", default_inner);
   s.experts.route.renormalize = cfg.get("norm_topk_prob", false);
   const int64_t step = read_size_or(cfg, "decoder_sparse_step", 1);
   const std::vector<int> dense_layers = int_list(cfg, "mlp_only_layers");
@@ -50,16 +60,16 @@ void read_experts(const ConfigReader& cfg, DecoderSpec& s, int64_t default_exper
 }
 
 DecoderSpec read_qwen2_moe(const ConfigReader& cfg) {
-  DecoderSpec s = read_qwen2(cfg);
-  read_experts(cfg, s, 60, 4);
-  s.experts.shared_inner_size = read_size(cfg, "shared_expert_intermediate_size");
+  DecoderSpec s = read_qwen2_like(cfg, 16);
+  read_experts(cfg, s, 60, 4, 1408);
+  s.experts.shared_inner_size = read_size_or(cfg, "shared_expert_intermediate_size", 5632);
   s.experts.shared_gate = true;
   return s;
 }
 
 DecoderSpec read_qwen3_moe(const ConfigReader& cfg) {
-  DecoderSpec s = read_qwen3(cfg);
-  read_experts(cfg, s, 128, 8);
+  DecoderSpec s = read_qwen3_like(cfg, 4, /*default_head_dim=*/0);  // its class has no head_dim of its own
+  read_experts(cfg, s, 128, 8, 768);
   return s;
 }
 

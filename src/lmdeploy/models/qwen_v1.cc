@@ -11,8 +11,12 @@ namespace lmdeploy {
 namespace {
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(
-      cfg, {.head_dim = "kv_channels", .norm_eps = "layer_norm_epsilon", .activation = "activation"});
+  DecoderSpec s = read_llama_like(cfg, {.num_kv_heads = "",
+                                        .head_dim = "kv_channels",
+                                        .norm_eps = "layer_norm_epsilon",
+                                        .activation = "activation",
+                                        .default_head_dim = 128,
+                                        .default_max_positions = 8192});
   if (s.intermediate_size % 2 != 0)
     throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": \"intermediate_size\" is ", s.intermediate_size,
                                              ", expected an even number"));

@@ -11,6 +11,13 @@ namespace lmdeploy {
 
 class ConfigReader;
 
+/// What a family's own config class says where a key is absent.
+struct RopeDefaults {
+  double theta = 10000;
+  double rotary_share = 1;      // of a head that turns
+  int64_t original_length = 0;  // original_max_position_embeddings; 0: max_position_embeddings
+};
+
 /// Reads the rope keys in each of their spellings: `rope_scaling` {type | rope_type, ...} beside
 /// `rope_theta`, or `rope_parameters` {rope_type, rope_theta, ...}; a `rope_scaling` that is there wins.
 /// `config_max_positions` stands in for a missing original_max_position_embeddings. Throws Error:
@@ -19,7 +26,7 @@ class ConfigReader;
 /// The newest configs of models whose layers turn differently hold one object for each kind of layer
 /// ("full_attention", "sliding_attention"): `layer_kind` says which to read; "" refuses them.
 RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions,
-                   std::string_view layer_kind = "", double default_rotary_share = 1);
+                   std::string_view layer_kind = "", const RopeDefaults& defaults = {});
 
 /// YaRN's factor for all dimensions, `mscale_all_dim` of the scaling object: DeepSeek's softmax scale has its
 /// square.

@@ -148,10 +148,10 @@ double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
-void read_yarn(const RopeKeys& keys, int64_t max_positions, RopeSpec& spec) {
+void read_yarn(const RopeKeys& keys, int64_t default_original, RopeSpec& spec) {
   const ConfigReader& scaling = *keys.scaling();
   spec.factor = require_positive(scaling, "factor");
-  spec.original_max_positions = keys.length(kOriginalLength, max_positions);
+  spec.original_max_positions = keys.length(kOriginalLength, default_original);
   spec.beta_fast = scaling.get("beta_fast", spec.beta_fast);
   spec.beta_slow = scaling.get("beta_slow", spec.beta_slow);
   if (!(spec.beta_slow > 0) || !(spec.beta_fast >= spec.beta_slow))
@@ -179,13 +179,13 @@ void read_llama3(const ConfigReader& scaling, RopeSpec& spec) {
   spec.original_max_positions = scaling.require_int(kOriginalLength);
 }
 
-void read_longrope(const RopeKeys& keys, int64_t max_positions, RopeSpec& spec) {
+void read_longrope(const RopeKeys& keys, int64_t max_positions, int64_t default_original, RopeSpec& spec) {
   const ConfigReader& scaling = *keys.scaling();
   spec.short_factor = require_factors(scaling, "short_factor", spec.rotary_dim / 2);
   spec.long_factor = require_factors(scaling, "long_factor", spec.rotary_dim / 2);
-  const int64_t original = keys.length(kOriginalLength, max_positions);
+  const int64_t original = keys.length(kOriginalLength, default_original);
   spec.original_max_positions = original;
-  const double stretch = keys.has_length(kOriginalLength)
+  const double stretch = keys.has_length(kOriginalLength) || default_original != max_positions
                              ? static_cast<double>(max_positions) / static_cast<double>(original)
                              : scaling.get("factor", 1.0);
   const double derived =
@@ -198,7 +198,7 @@ void read_longrope(const RopeKeys& keys, int64_t max_positions, RopeSpec& spec) 
 
 int64_t read_rotary_dim(const RopeKeys& keys, int64_t head_dim, double default_share,
                         const std::string& where) {
-  const double share = keys.number({"partial_rotary_factor", "rotary_pct"}, default_share);
+  const double share = keys.number({"partial_rotary_factor", "rotary_pct", "rope_pct"}, default_share);
   const double size = static_cast<double>(head_dim) * share;
   if (!(share > 0) || share > 1 || size < 2 || static_cast<int64_t>(size) % 2 != 0)
     throw Error(ErrorCode::kInvalidData,
@@ -215,15 +215,16 @@ double yarn_mscale_of_all(const ConfigReader& cfg, const RopeSpec& spec) {
 }
 
 RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max_positions,
-                   std::string_view layer_kind, double default_rotary_share) {
+                   std::string_view layer_kind, const RopeDefaults& defaults) {
   const RopeKeys keys(cfg, layer_kind);
   const int64_t max_positions = cfg.get("max_position_embeddings", config_max_positions);
+  const int64_t original_length = defaults.original_length > 0 ? defaults.original_length : max_positions;
   RopeSpec spec;
-  spec.theta = keys.number({"rope_theta", "rotary_emb_base"}, spec.theta);
+  spec.theta = keys.number({"rope_theta", "rotary_emb_base"}, defaults.theta);
   if (!(spec.theta > 1) || !std::isfinite(spec.theta))
     throw Error(ErrorCode::kInvalidData,
                 cat(cfg.where(), ": rope_theta is ", spec.theta, ", expected a number above 1"));
-  spec.rotary_dim = read_rotary_dim(keys, head_dim, default_rotary_share, cfg.where());
+  spec.rotary_dim = read_rotary_dim(keys, head_dim, defaults.rotary_share, cfg.where());
   spec.interleaved = cfg.get("rope_interleaved", false);
   spec.original_max_positions = max_positions;
   if (keys.scaling() == nullptr) return spec;
@@ -232,9 +233,9 @@ RopeSpec read_rope(const ConfigReader& cfg, int64_t head_dim, int64_t config_max
     spec.factor = require_positive(*keys.scaling(), "factor");
   if (spec.kind == Kind::kDynamicNtk && spec.rotary_dim <= 2)
     throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": dynamic rope needs a rotary size above 2"));
-  if (spec.kind == Kind::kYarn) read_yarn(keys, max_positions, spec);
+  if (spec.kind == Kind::kYarn) read_yarn(keys, original_length, spec);
   if (spec.kind == Kind::kLlama3) read_llama3(*keys.scaling(), spec);
-  if (spec.kind == Kind::kLongRope) read_longrope(keys, max_positions, spec);
+  if (spec.kind == Kind::kLongRope) read_longrope(keys, max_positions, original_length, spec);
   return spec;
 }
 

@@ -185,11 +185,15 @@ TEST(Rope, GgufFactorsDivide) {
 TEST(Rope, F43_BothSpellingsAreEqual) {
   const std::vector<std::string> rests = {
       R"("default")",
+      R"("none")",
+      R"("mrope", "mrope_section": [1, 1, 2])",
       R"("linear", "factor": 3)",
       R"("dynamic", "factor": 2)",
       R"("yarn", "factor": 4.0, "original_max_position_embeddings": 1024)",
       R"("llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 512)",
       R"("longrope", "short_factor": [1, 2, 3, 4], "long_factor": [2, 3, 4, 5],
+         "original_max_position_embeddings": 2048)",
+      R"("su", "short_factor": [1, 2, 3, 4], "long_factor": [2, 3, 4, 5], "short_mscale": 1.1, "long_mscale": 1.2,
          "original_max_position_embeddings": 2048)"};
   for (const std::string& rest : rests) {
     const RopeSpec old = read(R"({"rope_theta": 5e4, "rope_scaling": {"type": )" + rest + "}}", 8);
@@ -212,6 +216,41 @@ TEST(Rope, F43_UnknownKindIsRefusedByName) {
     EXPECT_NE(message.find("\"foo\""), std::string::npos) << message;
     EXPECT_NE(message.find("yarn"), std::string::npos) << message;
   }
+}
+
+// The base of modeling_qwen.py for a training length of 16: 10000 * alpha^(8/6) with alpha =
+// 2^ceil(log2(length / 16) + 1) - 1, which makes 1 up to 16, 3 up to 32, 7 up to 64, 15 up to 128.
+TEST(Rope, QwenNtkAlphaDoublesWithTheLength) {
+  const RopeSpec spec = {.kind = Kind::kQwenNtk, .rotary_dim = 8, .original_max_positions = 16};
+  const std::vector<std::pair<std::vector<int64_t>, std::vector<double>>> cases = {
+      {{1, 15, 16}, {1, 0.1, 0.01, 0.001}},                                        // base 10000
+      {{17, 32}, {1, 0.06933612743506, 0.004807498567691, 0.0003333333333333}},    // base 43267.48710922
+      {{33, 64}, {1, 0.05227579585747, 0.002732758832532, 0.0001428571428571}},    // base 133905.1827941
+      {{65, 128}, {1, 0.04054801330382, 0.001644141382887, 6.666666666667e-05}},   // base 369931.8111496
+      {{129, 256}, {1, 0.03183313678458, 0.001013348597546, 3.225806451613e-05}},  // base 973828.0022413
+  };
+  for (const auto& [lengths, want] : cases) {
+    for (const int64_t length : lengths) {
+      SCOPED_TRACE(length);
+      expect_frequencies(make_rope_table(spec, length).inv_freq, want);
+      EXPECT_EQ(rope_table_key(spec, length), rope_table_key(spec, lengths[0]));
+    }
+  }
+}
+
+// sqrt(1 + ln s / ln original), s = max_position_embeddings / original: 1.1902380714 for 32, 1.0408329997
+// for 2; 1 for a model that is not longer than it was trained.
+TEST(Rope, LongRopeScaleFollowsTheStretch) {
+  const auto scale = [](int64_t length) {
+    return read(cat(R"({"max_position_embeddings": )", length, R"(, "rope_scaling": {"rope_type": "longrope",
+        "original_max_position_embeddings": 4096, "short_factor": [1], "long_factor": [2]}})"),
+                2)
+        .attention_factor;
+  };
+  EXPECT_NEAR(scale(131072), 1.190238071424, 1e-12);
+  EXPECT_NEAR(scale(8192), 1.040832999733, 1e-12);
+  EXPECT_EQ(scale(4096), 1);
+  EXPECT_EQ(scale(2048), 1);
 }
 
 TEST(Rope, MissingKeysAreNamed) {

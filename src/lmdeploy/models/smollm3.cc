@@ -13,8 +13,10 @@ namespace {
 // `no_rope_layers` holds 1 for a layer with rope; without it every `no_rope_layer_interval`-th layer has
 // none.
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(cfg);
-  s.tied_embedding = cfg.get("tie_word_embeddings", true);
+  DecoderSpec s = read_llama_like(cfg, {.default_rope = {.theta = 2e6},
+                                        .default_kv_heads = 4,
+                                        .default_max_positions = 32768,
+                                        .default_tied = true});
   if (cfg.get("use_sliding_window", false)) read_windows(cfg, s);
   const std::vector<int> with_rope = int_list(cfg, "no_rope_layers");
   if (!with_rope.empty() && with_rope.size() != s.layers.size())

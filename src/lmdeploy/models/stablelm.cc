@@ -10,8 +10,11 @@ namespace lmdeploy {
 namespace {
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(
-      cfg, {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5, .default_rotary_share = 0.25});
+  DecoderSpec s = read_llama_like(cfg, {.norm_eps = "layer_norm_eps|norm_eps",  // the latter: old spelling
+                                        .default_norm_eps = 1e-5,
+                                        .default_rope = {.rotary_share = 0.25},
+                                        .default_kv_heads = 32,
+                                        .default_max_positions = 4096});
   s.norm = NormKind::kLayer;
   s.norm_bias = true;
   s.qkv_bias = cfg.get("use_qkv_bias", false);

@@ -9,13 +9,16 @@ namespace lmdeploy {
 namespace {
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
-  DecoderSpec s = read_llama_like(
-      cfg, {.norm_eps = "norm_epsilon", .default_norm_eps = 1e-5, .default_activation = "gelu_pytorch_tanh"});
+  DecoderSpec s = read_llama_like(cfg, {.norm_eps = "norm_epsilon",
+                                        .default_norm_eps = 1e-5,
+                                        .default_activation = "gelu_pytorch_tanh",
+                                        .default_kv_heads = 2,
+                                        .default_max_positions = 4096,
+                                        .default_tied = true});
   s.norm = NormKind::kLayer;
   s.norm_bias = true;
   s.gated = false;
   s.qkv_bias = s.o_bias = s.mlp_bias = cfg.get("use_bias", true);
-  s.tied_embedding = cfg.get("tie_word_embeddings", true);
   read_windows(cfg, s);
   return s;
 }

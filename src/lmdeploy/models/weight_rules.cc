@@ -1,9 +1,26 @@
-// Sizes of weight rules.
+// Sizes and tensor names of weight rules.
 #include "lmdeploy/models/weight_rules.h"
 
 #include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
+namespace {
+
+void replace_mark(std::string& name, std::string_view mark, int64_t number) {
+  const size_t at = name.find(mark);
+  if (at != std::string::npos) name.replace(at, mark.size(), cat(number));
+}
+
+}  // namespace
+
+bool is_per_layer(const WeightRule& rule) { return rule.name.find(kLayerMark) != std::string_view::npos; }
+
+std::string tensor_name(const WeightRule& rule, int64_t layer, int64_t index) {
+  std::string name(rule.name);
+  replace_mark(name, kLayerMark, layer);
+  for (const std::string_view mark : {"{e}", "{h}", "{g}"}) replace_mark(name, mark, index);
+  return name;
+}
 
 int64_t size_of(Dim dim, const DecoderSpec& s) {
   switch (dim) {

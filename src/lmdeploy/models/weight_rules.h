@@ -127,6 +127,12 @@ struct WeightRule {
   Stored stored = Stored::kPlain;
 };
 
+inline constexpr std::string_view kLayerMark = "{l}";
+/// Whether the rule stands for tensors of each layer.
+bool is_per_layer(const WeightRule& rule);
+/// The tensor of this layer and expert or head.
+std::string tensor_name(const WeightRule& rule, int64_t layer, int64_t index);
+
 inline bool untied(const DecoderSpec& spec, const LayerSpec&) { return !spec.tied_embedding; }
 inline bool with_qkv_bias(const DecoderSpec& spec, const LayerSpec&) { return spec.qkv_bias; }
 inline bool with_o_bias(const DecoderSpec& spec, const LayerSpec&) { return spec.o_bias; }

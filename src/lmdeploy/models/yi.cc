@@ -15,7 +15,12 @@ constexpr std::array kNorms = {
 constexpr auto kRules = join(llama::kEnds, kNorms, llama::kAttention, llama::kMlp);
 constexpr WeightTable kWeights[] = {{"", kRules}};
 
-DecoderSpec read_spec(const ConfigReader& cfg) { return read_llama_like(cfg); }
+DecoderSpec read_spec(const ConfigReader& cfg) {
+  return read_llama_like(cfg, {.default_norm_eps = 1e-5,
+                               .default_rope = {.theta = 5e6},
+                               .default_kv_heads = 4,
+                               .default_max_positions = 4096});
+}
 
 }  // namespace
 

@@ -23,7 +23,7 @@ class RefWeight final : public PackedWeight {
 };
 
 /// Takes activations of any float type, so that it can read a test's rounded inputs and write f64.
-class RefKernels final : public Kernels {
+class RefKernels : public Kernels {
  public:
   explicit RefKernels(std::shared_ptr<ThreadPool> threads) : threads_(std::move(threads)) {}
 

@@ -86,7 +86,7 @@ TEST(Detokenizer, F06_HidesSpecialTokensOnly) {
     EXPECT_EQ(stream_decode(tokenizer, ids, skip), tokenizer->decode(ids, skip));
 }
 
-TEST(Detokenizer, APieceForEachToken) {
+TEST(Detokenizer, F21_APieceForEachToken) {
   const auto tokenizer = tiny_byte_level_tokenizer();
   const std::vector<int> ids =
       ids_of(tokenizer, {"h", "\u00E9\u00B2", "\u00B8", "</s>", "\u0120ok", "\u00E9\u00B2"});

@@ -207,9 +207,9 @@ DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys) {
   s.mlp_bias = cfg.get("mlp_bias", false);
   s.tied_embedding = cfg.get("tie_word_embeddings", keys.default_tied);
   const int64_t config_max_positions = read_max_positions(cfg, keys.default_max_positions);
-  s.rope = keys.rope
-               ? read_rope(cfg, s.head_dim, config_max_positions, keys.rope_layer_kind, keys.default_rope)
-               : RopeSpec{.kind = RopeSpec::Kind::kNone};
+  s.rope.kind = RopeSpec::Kind::kNone;
+  if (keys.rope)
+    s.rope = read_rope(cfg, s.head_dim, config_max_positions, keys.rope_layer_kind, keys.default_rope);
   s.max_positions = scaled_max_positions(s.rope, config_max_positions);
   s.eos_ids = read_eos_ids(cfg);
   return s;

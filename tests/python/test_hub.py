@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -129,13 +130,15 @@ def test_locks_are_those_of_huggingface_hub(hub, snapshot):
         thread = threading.Thread(target=lambda: done.append(answer("org/tiny")))
         thread.start()
         while f"HEAD /org/tiny/resolve/{COMMIT}/model.safetensors" not in hub.requests:
-            pass
+            time.sleep(0.01)
         assert f"GET /org/tiny/resolve/{COMMIT}/model.safetensors" not in hub.requests
     thread.join()
     assert done == ["yz"]
 
 
 _INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored when the tests run in a background job
 import lmdeploy
 try:
     lmdeploy.pipeline("org/tiny")
@@ -151,7 +154,7 @@ def test_ctrl_c_keeps_what_has_arrived(hub, snapshot):
     content = hub.files["model.safetensors"]
     partial = snapshot.parents[1] / "blobs" / f"{etag('model.safetensors', content)}.incomplete"
     while not partial.exists() or partial.stat().st_size < len(content) // 2:
-        pass
+        time.sleep(0.01)
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=60)[0] == "interrupted\n"
     hub.hold.set()

@@ -221,7 +221,10 @@ TEST(Rope, F43_UnknownKindIsRefusedByName) {
 // The base of modeling_qwen.py for a training length of 16: 10000 * alpha^(8/6) with alpha =
 // 2^ceil(log2(length / 16) + 1) - 1, which makes 1 up to 16, 3 up to 32, 7 up to 64, 15 up to 128.
 TEST(Rope, QwenNtkAlphaDoublesWithTheLength) {
-  const RopeSpec spec = {.kind = Kind::kQwenNtk, .rotary_dim = 8, .original_max_positions = 16};
+  RopeSpec spec;
+  spec.kind = Kind::kQwenNtk;
+  spec.rotary_dim = 8;
+  spec.original_max_positions = 16;
   const std::vector<std::pair<std::vector<int64_t>, std::vector<double>>> cases = {
       {{1, 15, 16}, {1, 0.1, 0.01, 0.001}},                                        // base 10000
       {{17, 32}, {1, 0.06933612743506, 0.004807498567691, 0.0003333333333333}},    // base 43267.48710922

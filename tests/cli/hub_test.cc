@@ -76,6 +76,19 @@ TEST_F(ChatHubTest, ATerminalSeesABarAndCtrlCStops) {
   EXPECT_GT(fs::file_size(partial), 0u);
 }
 
+TEST_F(ChatHubTest, AnOlderCopyIsUsedWithAWarning) {
+  fetch();
+  std::vector<std::string> unreachable = environment();
+  unreachable[0] = "HF_ENDPOINT=http://127.0.0.1:1";
+  ProgramRun run(chat(), ProgramRun::Input::kPipe, unreachable);
+  run.end_input();
+  EXPECT_EQ(run.finish(), 0);
+  EXPECT_NE(
+      run.err().find("warning: model org/model, revision main: the hub cannot be reached, using the copy"),
+      std::string::npos)
+      << run.err();
+}
+
 TEST_F(ChatHubTest, WhatTheHubRefusesIsOneLine) {
   hub_.token = "s3cret";
   ProgramRun run(chat(), ProgramRun::Input::kPipe, environment());

@@ -187,7 +187,8 @@ std::string locate(const PipelineConfig& config, const Console& console) {
                   "the download was stopped; what has arrived is kept, and the same command goes on");
     bar.update(status.done_bytes, status.total_bytes);
   };
-  return fetch_model(request, read_hub_config(), {progress, {}});
+  const auto warn = [&](const std::string& line) { console.err << "warning: " << line << std::endl; };
+  return fetch_model(request, read_hub_config(), {progress, warn, {}});
 }
 
 std::unique_ptr<Pipeline> load(PipelineConfig config, const Console& console) {

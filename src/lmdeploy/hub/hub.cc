@@ -74,7 +74,7 @@ std::string download(Repository& repository, const ModelRequest& request, const 
 }
 
 std::string fetch(Repository& repository, const ModelRequest& request, const ModelId& id,
-                  const HubConfig& config, const std::string& revision) {
+                  const HubConfig& config, const HubHooks& hooks, const std::string& revision) {
   const std::optional<std::string> folder = repository.cached();
   std::optional<std::string> copy;
   std::string lack = cat("there is no copy in ", config.cache_dir);
@@ -95,7 +95,13 @@ std::string fetch(Repository& repository, const ModelRequest& request, const Mod
   const std::string failure = repository.list();
   if (failure.empty()) return download(repository, request, id);
   if (!copy) throw Error(ErrorCode::kIo, cat(what, ": the hub cannot be reached and ", lack, ": ", failure));
-  LMD_LOG(kWarning, what, ": the hub cannot be reached, using the copy in ", *folder, ": ", failure);
+  const std::string line =
+      cat(what, ": the hub cannot be reached, using the copy in ", *folder, ": ", failure);
+  if (hooks.warn) {
+    hooks.warn(line);
+  } else {
+    log_message(LogLevel::kWarning, line);
+  }
   return *copy;
 }
 
@@ -127,7 +133,7 @@ std::string fetch_model(const ModelRequest& request, const HubConfig& given, con
   const std::unique_ptr<Repository> repository = config.kind == HubKind::kModelScope
                                                      ? make_modelscope_repository(options)
                                                      : make_hugging_face_repository(options);
-  return fetch(*repository, request, *id, config, revision);
+  return fetch(*repository, request, *id, config, hooks, revision);
 }
 
 }  // namespace lmdeploy

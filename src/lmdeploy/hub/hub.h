@@ -23,6 +23,8 @@ struct HubHooks {
   /// Now and then, about once a second also when nothing arrives. What it throws ends the download and comes
   /// out of fetch_model(); what has arrived is kept.
   std::function<void(const HubStatus& status)> progress;
+  /// One line: the hub cannot be reached and an older copy is used. Unset: it goes to the log.
+  std::function<void(const std::string& line)> warn;
   /// Instead of sleeping, for tests.
   std::function<void(std::chrono::milliseconds time)> pause;
 };

@@ -9,14 +9,43 @@
 #include "core_driver.h"
 #include "fake_model.h"
 #include "lmdeploy/core/random.h"
+#include "random_family.h"
 
 namespace lmdeploy::testing {
 namespace {
 
 constexpr int64_t kNewTokens = 16;
 
-/// A tiny checkpoint of tests/data/models on the CPU back end, activations and cache in f32; or a fake model
-/// with several groups of layers.
+/// What no checkpoint of tests/data/models has: 13 heads, no power of two, with ALiBi in place of rope; a
+/// training length of 16, past which Qwen's NTK and log n begin.
+JsonObject random_config(const std::string& name) {
+  if (name == "random_baichuan")
+    return {{"architectures", JsonArray{"BaichuanForCausalLM"}},
+            {"hidden_size", 13 * 7},
+            {"intermediate_size", 50},
+            {"num_attention_heads", 13},
+            {"num_hidden_layers", 3},
+            {"vocab_size", 211},
+            {"model_max_length", 128}};
+  return {{"architectures", JsonArray{"QWenLMHeadModel"}},
+          {"hidden_size", 55},
+          {"intermediate_size", 84},
+          {"kv_channels", 12},
+          {"num_attention_heads", 3},
+          {"num_hidden_layers", 3},
+          {"vocab_size", 211},
+          {"seq_length", 16},
+          {"max_position_embeddings", 128}};
+}
+
+std::unique_ptr<Checkpoint> open(const std::string& name) {
+  if (name.starts_with("random_"))
+    return std::make_unique<MemoryCheckpoint>(make_random_family(random_config(name), /*seed=*/1));
+  return open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", name));
+}
+
+/// A tiny checkpoint of tests/data/models, or a random one, on the CPU back end, activations and cache in
+/// f32; or a fake model with several groups of layers.
 struct EqualityCase {
   const char* name;
   const char* checkpoint;             // nullptr: fake
@@ -42,7 +71,7 @@ class EqualityTest : public ::testing::TestWithParam<EqualityCase> {
     }
     LoadOptions options = {.max_step_tokens = 512, .max_logit_rows = 64};
     if (c.longrope_border > 0) options.config_overrides = longrope_config(c.longrope_border);
-    checkpoint_ = open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", c.checkpoint));
+    checkpoint_ = open(c.checkpoint);
     model_ = load_model(*checkpoint_, *kernels_, options);
   }
   /// So many blocks that `length` tokens just fit in, and two windows more for each window group.
@@ -201,6 +230,19 @@ INSTANTIATE_TEST_SUITE_P(Models, EqualityTest,
                                            EqualityCase{"full_and_window", nullptr, {0, 16}},
                                            EqualityCase{"several", nullptr, {5, 0, 16, 1}}),
                          [](const auto& test) { return std::string(test.param.name); });
+// One of each kind of attention: windows, soft caps and local rope, sinks, ALiBi, latent, log n and NTK,
+// clipped, longrope, norms of whole rows, parallel, learned positions; and of experts.
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, EqualityTest,
+    ::testing::Values(EqualityCase{"mistral", "mistral"}, EqualityCase{"gemma2", "gemma2"},
+                      EqualityCase{"gemma3_text", "gemma3_text"}, EqualityCase{"gpt_oss", "gpt_oss"},
+                      EqualityCase{"falcon_rw", "falcon_rw"},
+                      EqualityCase{"random_baichuan", "random_baichuan"},
+                      EqualityCase{"deepseek_v3", "deepseek_v3"}, EqualityCase{"random_qwen", "random_qwen"},
+                      EqualityCase{"qwen2_moe", "qwen2_moe"}, EqualityCase{"dbrx", "dbrx"},
+                      EqualityCase{"phi3_longrope", "phi3_longrope"}, EqualityCase{"olmo2", "olmo2"},
+                      EqualityCase{"cohere", "cohere"}, EqualityCase{"gpt2", "gpt2"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace lmdeploy::testing

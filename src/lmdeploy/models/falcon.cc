@@ -84,6 +84,8 @@ constexpr std::array kNorms = {
                with_input_norm},
     WeightRule{Slot::kAttentionNormBias, "transformer.h.{l}.input_layernorm.bias", Dim::kHidden, Dim::kNone,
                0, with_input_norm},
+};
+constexpr std::array kSecondNorm = {
     WeightRule{Slot::kMlpNorm, "transformer.h.{l}.post_attention_layernorm.weight", Dim::kHidden, Dim::kNone,
                0, with_second_norm},
     WeightRule{Slot::kMlpNormBias, "transformer.h.{l}.post_attention_layernorm.bias", Dim::kHidden,
@@ -105,8 +107,8 @@ constexpr std::array kGgufOwn = {
     WeightRule{Slot::kQkvBias, "transformer.h.{l}.self_attention.qkv_proj.bias", Dim::kQkv, Dim::kNone, 0,
                with_qkv_bias},
 };
-constexpr auto kRules = join(kOwn, kNorms, kQkv);
-constexpr auto kGgufRules = join(kOwn, kGgufOwn);
+constexpr auto kRules = join(kOwn, kNorms, kSecondNorm, kQkv);
+constexpr auto kGgufRules = join(kOwn, kGgufOwn, kSecondNorm);
 constexpr WeightTable kWeights[] = {{".self_attention.qkv_proj.weight", kGgufRules}, {"", kRules}};
 
 }  // namespace

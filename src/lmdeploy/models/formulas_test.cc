@@ -170,12 +170,12 @@ TEST(Formulas, GroupLimitedGreedyTakesTheBestGroups) {
                {0, 3, 7}, {0.30, 0.20, 0.20});
 }
 
-// sigmoid + correction: {0.4, 0.1} {0.6, 0.5} {0.6, 0.35} {0.3, 0.7}; the two best of each group sum to
-// 0.5, 1.1, 0.95, 1.0: groups 1 and 3. Their best are 7, 2, 3 with scores 0.7, 0.5, 0.5, which sum to 1.7:
-// * 2.5 / 1.7.
+// sigmoid + correction: {0.4, 0.1} {0.6, 0.5} {0.65, 0.3} {0.3, 0.7}; the two best of each group sum to
+// 0.5, 1.1, 0.95, 1.0: groups 1 and 3, where the best alone would keep groups 2 and 3. Left are 7, 2, 3 with
+// scores 0.7, 0.5, 0.5, which sum to 1.7: * 2.5 / 1.7.
 TEST(Formulas, NoauxTcChoosesByCorrectedScoresAndWeighsByPlainOnes) {
   const DecoderSpec spec = spec_of(deepseek(R"("topk_method": "noaux_tc")"));
-  const std::vector<double> logits = logits_with_sigmoid({0.9, 0.1, 0.5, 0.5, 0.6, 0.3, 0.2, 0.7});
+  const std::vector<double> logits = logits_with_sigmoid({0.9, 0.1, 0.5, 0.5, 0.65, 0.25, 0.2, 0.7});
   const std::vector<double> weights = {1.0294117647, 0.7352941176, 0.7352941176};
   std::vector<double> correction = {-0.5, 0, 0.1, 0, 0, 0.05, 0.1, 0};
   expect_route(spec, logits, correction, {7, 2, 3}, weights);

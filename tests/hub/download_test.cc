@@ -301,7 +301,7 @@ TEST_F(DownloadTest, ProgressReachesTheTotal) {
     EXPECT_GE(status.done_bytes, last.done_bytes);
     last = status;
   };
-  fetch_model({.model = "org/model"}, config_, with_progress);
+  fetch({.model = "org/model"}, with_progress);
   EXPECT_EQ(last.file, "model.safetensors");
   EXPECT_EQ(last.done_bytes, last.total_bytes);
   EXPECT_GT(last.total_bytes, 100'000);
@@ -312,12 +312,11 @@ TEST_F(DownloadTest, WhatProgressThrowsStopsAndKeepsThePartialFile) {
   stopping.progress = [](const HubStatus& status) {
     if (status.done_bytes > 50'000) throw Error(ErrorCode::kClosed, "enough");
   };
-  std::function<void()> wait;
   hub_.tamper = [&](const StandInRequest& request, StandInReply& reply) {
     if (!is_weights(request)) return;
     reply.cut_after = 60'000;  // after that the connection is cut, and progress is asked
   };
-  EXPECT_THROW(fetch_model({.model = "org/model"}, config_, stopping), Error);
+  EXPECT_THROW(fetch({.model = "org/model"}, stopping), Error);
   EXPECT_GT(fs::file_size(partial()), 50'000u);
   hub_.tamper = {};
   fetch();

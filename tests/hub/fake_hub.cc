@@ -100,7 +100,6 @@ StandInReply FakeHub::file(const StandInRequest& request, const std::string& nam
 }
 
 StandInReply FakeHub::answer(const StandInRequest& request) {
-  const std::lock_guard lock(mutex_);
   const std::string api = "/api/models/org/model/revision/";
   StandInReply reply = refusal(404, "RepoNotFound");
   const auto authorization = request.headers.find("authorization");
@@ -140,7 +139,16 @@ HubHooks HubTest::hooks() {
   return hooks;
 }
 
-std::string HubTest::fetch(const ModelRequest& request) { return fetch_model(request, config_, hooks()); }
+std::string HubTest::fetch(const ModelRequest& request) { return fetch(request, hooks()); }
+
+std::string HubTest::fetch(const ModelRequest& request, const HubHooks& with_hooks) {
+  order();
+  struct Afterwards {
+    const HubTest& test;
+    ~Afterwards() { test.order(); }
+  } const afterwards{*this};
+  return fetch_model(request, config_, with_hooks);
+}
 
 std::string HubTest::failure(ErrorCode code, const ModelRequest& request) {
   try {

@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -42,7 +41,6 @@ class FakeHub {
   StandInReply listing(const std::string& revision) const;
   StandInReply file(const StandInRequest& request, const std::string& name) const;
 
-  std::mutex mutex_;
   HttpStandIn server_;  // last: its threads end first
 };
 
@@ -60,6 +58,9 @@ class HubTest : public ::testing::Test {
   HubConfig config() const;
   HubHooks hooks();
   std::string fetch(const ModelRequest& request = {.model = "org/model"});
+  std::string fetch(const ModelRequest& request, const HubHooks& hooks);
+  /// See HttpStandIn: before and after servers are used.
+  virtual void order() const { hub_.url(); }
   /// The message of the error that fetch() must end with.
   std::string failure(ErrorCode code, const ModelRequest& request = {.model = "org/model"});
   std::string cache() const { return folder_ + "/hub"; }

@@ -25,9 +25,10 @@ struct StandInReply {
   bool says_length = true;           // Content-Length, from the whole body
 };
 
+/// What a test changes before url() or requests(), handlers called later see; and the other way round.
 class HttpStandIn {
  public:
-  using Handler = std::function<StandInReply(const StandInRequest&)>;  // called from several threads
+  using Handler = std::function<StandInReply(const StandInRequest&)>;  // one call at a time
   explicit HttpStandIn(Handler handler);
   ~HttpStandIn();
   HttpStandIn(const HttpStandIn&) = delete;

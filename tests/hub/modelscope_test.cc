@@ -16,6 +16,8 @@ class ModelScopeTest : public HubTest {
     config_.endpoint = server_.url();
   }
 
+  void order() const override { server_.url(); }
+
   StandInReply answer(const StandInRequest& request) {
     const std::string list =
         "/api/v1/models/org/model.v1/repo/files?Revision=" + revision_ + "&Recursive=true";

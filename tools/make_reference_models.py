@@ -23,7 +23,7 @@ DEFAULT_ROPE = dict(rope_type="default", rope_theta=10000.0)
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32)
 DEEPSEEK_YARN = dict(YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=32, beta_slow=1)
 # The root of the hidden size scales embeddings, in the dtype of the run: 10 is the same in all.
-GEMMA = dict(COMMON, hidden_size=100, tie_word_embeddings=True)
+GEMMA = dict(COMMON, hidden_size=100, num_attention_heads=5, num_key_value_heads=1, tie_word_embeddings=True)
 EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=36)
 LATENT = dict(kv_lora_rank=28, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=8,
               num_experts_per_tok=3, moe_intermediate_size=36, n_shared_experts=2, first_k_dense_replace=1,

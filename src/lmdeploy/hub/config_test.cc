@@ -14,7 +14,7 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 HubConfig config_of(Variables variables) {
-  variables.insert({"HOME", "/home/u"});
+  variables.insert({"HOME", "/u"});
   return hub_config([&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::string() : found->second;
@@ -25,14 +25,14 @@ TEST(HubConfig, Defaults) {
   const HubConfig config = config_of({});
   EXPECT_EQ(config.kind, HubKind::kHuggingFace);
   EXPECT_EQ(config.endpoint, "https://huggingface.co");
-  EXPECT_EQ(config.cache_dir, "/home/u/.cache/huggingface/hub");
+  EXPECT_EQ(config.cache_dir, "/u/.cache/huggingface/hub");
   EXPECT_EQ(config.token, "");
   EXPECT_FALSE(config.offline);
 }
 
 TEST(HubConfig, CacheFolders) {
   EXPECT_EQ(config_of({{"XDG_CACHE_HOME", "/x"}}).cache_dir, "/x/huggingface/hub");
-  EXPECT_EQ(config_of({{"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "~/hf"}}).cache_dir, "/home/u/hf/hub");
+  EXPECT_EQ(config_of({{"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "~/hf"}}).cache_dir, "/u/hf/hub");
   EXPECT_EQ(config_of({{"HF_HOME", "/h"}, {"HUGGINGFACE_HUB_CACHE", "/old"}}).cache_dir, "/old");
   EXPECT_EQ(config_of({{"HF_HUB_CACHE", "/c"}, {"HUGGINGFACE_HUB_CACHE", "/old"}}).cache_dir, "/c");
 }
@@ -67,14 +67,14 @@ TEST(HubConfig, ModelScope) {
       config_of({{"LMDEPLOY_USE_MODELSCOPE", "True"}, {"XDG_CACHE_HOME", "/x"}, {"HF_TOKEN", "a"}});
   EXPECT_EQ(config.kind, HubKind::kModelScope);
   EXPECT_EQ(config.endpoint, "https://modelscope.cn");
-  EXPECT_EQ(config.cache_dir, "/home/u/.cache/modelscope/hub");
+  EXPECT_EQ(config.cache_dir, "/u/.cache/modelscope/hub");
   EXPECT_EQ(config.token, "");
   const HubConfig other = config_of({{"LMDEPLOY_USE_MODELSCOPE", "true"},
                                      {"MODELSCOPE_DOMAIN", "modelscope.ai"},
                                      {"MODELSCOPE_CACHE", "~/ms"},
                                      {"MODELSCOPE_API_TOKEN", "t"}});
   EXPECT_EQ(other.endpoint, "https://modelscope.ai");
-  EXPECT_EQ(other.cache_dir, "/home/u/ms");
+  EXPECT_EQ(other.cache_dir, "/u/ms");
   EXPECT_EQ(other.token, "t");
 }
 

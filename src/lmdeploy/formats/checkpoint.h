@@ -2,6 +2,8 @@
 // format.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,10 +44,16 @@ class Checkpoint {
   virtual void drop(size_t index) const = 0;
 
  protected:
+  /// Appends to tensors_; a name given twice is an Error(kInvalidData) naming both files.
+  void add_info(TensorInfo info);
+
   std::string path_, config_path_;
   Json config_;
   Json generation_config_ = JsonObject();
   std::vector<TensorInfo> tensors_;
+
+ private:
+  std::map<std::string, size_t, std::less<>> by_name_;
 };
 
 struct OpenOptions {

@@ -20,8 +20,7 @@ std::optional<int> five_digits(std::string_view text) {
 
 }  // namespace
 
-void MappedCheckpoint::add_tensor(TensorInfo info, std::span<const std::byte> bytes, const MappedFile& file,
-                                  std::vector<int64_t> strides) {
+void Checkpoint::add_info(TensorInfo info) {
   const auto [known, fresh] = by_name_.emplace(info.name, tensors_.size());
   if (!fresh) {
     const TensorInfo& other = tensors_[known->second];
@@ -30,6 +29,11 @@ void MappedCheckpoint::add_tensor(TensorInfo info, std::span<const std::byte> by
                     ") and in ", info.file, " (as ", quote(info.stored_name), ")"));
   }
   tensors_.push_back(std::move(info));
+}
+
+void MappedCheckpoint::add_tensor(TensorInfo info, std::span<const std::byte> bytes, const MappedFile& file,
+                                  std::vector<int64_t> strides) {
+  add_info(std::move(info));
   places_.push_back({bytes, &file, std::move(strides)});
 }
 

@@ -15,8 +15,7 @@
 
 namespace lmdeploy {
 
-/// Tensors spread over mapped files. The maker fills tensors_ and calls add_tensor() for each in the same
-/// order.
+/// Tensors spread over mapped files. The maker calls add_tensor() for each.
 class MappedCheckpoint : public Checkpoint {
  public:
   ConstTensorView tensor(size_t index) const override;
@@ -35,7 +34,6 @@ class MappedCheckpoint : public Checkpoint {
     std::vector<int64_t> strides;
   };
   std::vector<Place> places_;  // as tensors_
-  std::map<std::string, size_t, std::less<>> by_name_;
   mutable std::mutex copies_mutex_;
   mutable std::map<size_t, Tensor> copies_;  // of misaligned and of strided tensors
 };

@@ -26,14 +26,7 @@ void DerivedCheckpoint::add_computed(Recipe recipe) {
 }
 
 void DerivedCheckpoint::add(TensorInfo info, Entry entry) {
-  const auto [known, fresh] = by_name_.emplace(info.name, tensors_.size());
-  if (!fresh) {
-    const TensorInfo& other = tensors_[known->second];
-    throw Error(ErrorCode::kInvalidData,
-                cat("tensor ", quote(info.name), " is in ", other.file, " (as ", quote(other.stored_name),
-                    ") and in ", info.file, " (as ", quote(info.stored_name), ")"));
-  }
-  tensors_.push_back(std::move(info));
+  add_info(std::move(info));
   entries_.push_back(std::move(entry));
 }
 

@@ -46,7 +46,6 @@ class DerivedCheckpoint : public Checkpoint {
 
   std::unique_ptr<Checkpoint> base_;
   std::vector<Entry> entries_;  // as tensors_
-  std::map<std::string, size_t, std::less<>> by_name_;
   mutable std::mutex mutex_;
   mutable std::map<size_t, Tensor> made_;
 };

@@ -1,10 +1,13 @@
 #include "backends.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/models/step_runner.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -43,6 +46,27 @@ std::string find_fixture(const std::string& name) {
     if (std::filesystem::exists(path + "/expected.safetensors")) return path;
   }
   return "";
+}
+
+Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& ids,
+                  const std::vector<size_t>& sizes) {
+  const auto count = static_cast<int64_t>(ids.size());
+  StepRunner runner(model, kernels,
+                    {.kv_dtype = exact_kv_dtype(kernels), .max_tokens = count, .block_len = 4});
+  runner.start(0, count);
+  Tensor all(kernels.activation_dtype(), {count, model.spec().vocab_size});
+  size_t begin = 0;
+  for (size_t i = 0; begin < ids.size(); ++i) {
+    const size_t size = std::min(sizes[i % sizes.size()], ids.size() - begin);
+    const StepRunner::Chunk chunk = {.ids = std::span(ids).subspan(begin, size),
+                                     .num_logits = static_cast<int64_t>(size)};
+    const ConstTensorView logits = runner.step({&chunk, 1});
+    for (int64_t r = 0; r < logits.rows(); ++r)
+      for (int64_t c = 0; c < logits.cols(); ++c)
+        all.view().set(static_cast<int64_t>(begin) + r, c, logits.at(r, c));
+    begin += size;
+  }
+  return all;
 }
 
 }  // namespace lmdeploy::testing

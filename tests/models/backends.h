@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lmdeploy/kernels/kernels.h"
+#include "lmdeploy/models/model.h"
 
 namespace lmdeploy::testing {
 
@@ -14,6 +15,10 @@ std::vector<std::string> backend_names();
 const Kernels& backend(const std::string& name);
 /// The KV dtype in which a back end loses nothing against its activations.
 DType exact_kv_dtype(const Kernels& kernels);
+
+/// Logits of all tokens of one prompt, which goes in pieces of these sizes, over and over.
+Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& ids,
+                  const std::vector<size_t>& sizes);
 
 /// A tiny checkpoint, in the repository or beside it; "" when it is in neither place.
 std::string find_fixture(const std::string& name);

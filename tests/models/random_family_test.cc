@@ -24,27 +24,6 @@ constexpr int64_t kTokens = 27;  // past every window and every trained length o
 constexpr double kShareOfLargest = 2e-4;
 constexpr int kModels = 4;  // of each architecture
 
-/// Logits of all tokens of one prompt, which goes in pieces of these sizes, over and over.
-Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& ids,
-                  const std::vector<size_t>& sizes) {
-  StepRunner runner(model, kernels,
-                    {.kv_dtype = exact_kv_dtype(kernels), .max_tokens = kTokens, .block_len = 4});
-  runner.start(0, static_cast<int64_t>(ids.size()));
-  Tensor all(kernels.activation_dtype(), {static_cast<int64_t>(ids.size()), model.spec().vocab_size});
-  size_t begin = 0;
-  for (size_t i = 0; begin < ids.size(); ++i) {
-    const size_t count = std::min(sizes[i % sizes.size()], ids.size() - begin);
-    const StepRunner::Chunk chunk = {.ids = std::span(ids).subspan(begin, count),
-                                     .num_logits = static_cast<int64_t>(count)};
-    const ConstTensorView logits = runner.step({&chunk, 1});
-    for (int64_t r = 0; r < logits.rows(); ++r)
-      for (int64_t c = 0; c < logits.cols(); ++c)
-        all.view().set(static_cast<int64_t>(begin) + r, c, logits.at(r, c));
-    begin += count;
-  }
-  return all;
-}
-
 std::unique_ptr<Model> load(const Checkpoint& checkpoint, const Kernels& kernels) {
   return load_model(checkpoint, kernels, {.max_step_tokens = kTokens, .max_logit_rows = kTokens});
 }

@@ -63,25 +63,11 @@ uint64_t first_seed() {
   return 20 + static_cast<uint64_t>(::testing::UnitTest::GetInstance()->random_seed());
 }
 
-/// Logits of all tokens of one prompt, as a copy.
+/// The same of a freshly loaded model.
 Tensor all_logits(const Kernels& kernels, const Checkpoint& checkpoint, const std::vector<int>& ids,
                   const std::vector<size_t>& chunk_sizes) {
   const auto model = load_model(checkpoint, kernels, {.max_step_tokens = 64, .max_logit_rows = 64});
-  StepRunner runner(*model, kernels, {.kv_dtype = exact_kv_dtype(kernels), .max_tokens = 64, .block_len = 8});
-  runner.start(0, static_cast<int64_t>(ids.size()));
-  Tensor all(kernels.activation_dtype(), {static_cast<int64_t>(ids.size()), model->spec().vocab_size});
-  size_t begin = 0;
-  for (size_t i = 0; begin < ids.size(); ++i) {
-    const size_t count = std::min(chunk_sizes[i % chunk_sizes.size()], ids.size() - begin);
-    const StepRunner::Chunk chunk = {.ids = std::span(ids).subspan(begin, count),
-                                     .num_logits = static_cast<int64_t>(count)};
-    const ConstTensorView logits = runner.step({&chunk, 1});
-    for (int64_t r = 0; r < logits.rows(); ++r)
-      for (int64_t c = 0; c < logits.cols(); ++c)
-        all.view().set(static_cast<int64_t>(begin) + r, c, logits.at(r, c));
-    begin += count;
-  }
-  return all;
+  return testing::all_logits(*model, kernels, ids, chunk_sizes);
 }
 
 /// What the reference says about one shape, computed once for all back ends.

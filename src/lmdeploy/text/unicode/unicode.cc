@@ -3,7 +3,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -144,15 +146,40 @@ void append_lower(std::string& out, char32_t code) {
   }
 }
 
+namespace {
+
+struct Range {
+  char32_t first, last;
+};
+// Marks of Unicode 16 and 17 that stay with the character before them (GraphemeBreakProperty.txt);
+// utf8proc 2.8 does not have them.
+constexpr Range kNewMarks[] = {
+    {0x897, 0x897},     {0x1ACF, 0x1ADD},   {0x1AE0, 0x1AEB},   {0x10D69, 0x10D6D}, {0x10EFA, 0x10EFC},
+    {0x113B8, 0x113C0}, {0x113C2, 0x113C2}, {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0},
+    {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x11B60, 0x11B67}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F},
+    {0x1E5EE, 0x1E5EF}, {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
+
+// What utf8proc is asked about.
+utf8proc_int32_t grapheme_twin(char32_t code) {
+  constexpr char32_t kExtend = 0x301, kPrepend = 0x600, kOther = 0x4E00;
+  if (code < kNewMarks[0].first) return static_cast<utf8proc_int32_t>(code);
+  if (code == 0x113D1) return kPrepend;  // new
+  if (code == 0x11A3A) return kOther;    // Prepend no longer
+  const auto* run = std::lower_bound(std::begin(kNewMarks), std::end(kNewMarks), code,
+                                     [](const Range& range, char32_t c) { return range.last < c; });
+  const bool is_new = run != std::end(kNewMarks) && run->first <= code;
+  return static_cast<utf8proc_int32_t>(is_new ? kExtend : code);
+}
+
+}  // namespace
+
 size_t grapheme_cluster_size(std::string_view text) {
   Utf8Char left = decode_utf8(text, 0);
   size_t at = left.size;
   for (utf8proc_int32_t state = 0; at < text.size(); at += left.size) {
     const Utf8Char right = decode_utf8(text, at);
     if (left.code < 0x300 && right.code < 0x300 && left.code != '\r') break;
-    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(left.code),
-                                         static_cast<utf8proc_int32_t>(right.code), &state))
-      break;
+    if (utf8proc_grapheme_break_stateful(grapheme_twin(left.code), grapheme_twin(right.code), &state)) break;
     left = right;
   }
   return at;

@@ -126,5 +126,20 @@ TEST(ByteLevel, IsABijection) {
   EXPECT_EQ(byte_level_bytes("a b"), std::nullopt);
 }
 
+TEST(Unicode, MarksOfAnyVersionStayInTheGrapheme) {
+  for (const char32_t mark : {0x301, 0x897, 0x1ACF, 0x1ADD, 0x1AE0, 0x10EFA, 0x113D0, 0x1612F, 0x1E6F5}) {
+    std::string text = "L";
+    append_utf8(text, mark);
+    EXPECT_EQ(grapheme_cluster_size(text + "x"), text.size()) << static_cast<uint32_t>(mark);
+  }
+  for (const char32_t other : {0x41, 0x896, 0x1ADE, 0x113C1, 0x113D1, 0x16130, 0x1E6F6}) {
+    std::string text = "L";
+    append_utf8(text, other);
+    EXPECT_EQ(grapheme_cluster_size(text), 1u) << static_cast<uint32_t>(other);
+  }
+  EXPECT_EQ(grapheme_cluster_size("\U000113D1L"), 5u);
+  EXPECT_EQ(grapheme_cluster_size("\U00011A3AL"), 4u);
+}
+
 }  // namespace
 }  // namespace lmdeploy

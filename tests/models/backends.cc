@@ -18,7 +18,7 @@ std::unique_ptr<Kernels> make(const std::string& name) {
   const auto threads = std::make_shared<ThreadPool>(1);
   if (name == "ref") return make_ref_kernels(threads);
   for (const CpuIsa isa : kIsas)
-    if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, isa);
+    if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, {.isa = isa});
   LMD_CHECK(false, "no back end ", name);
 }
 

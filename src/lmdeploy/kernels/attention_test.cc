@@ -393,7 +393,7 @@ TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
   LMD_REQUIRE_ISA(isa);
   const Problem problem(c, DType::kF32);
   for (const int num_threads : {1, 16}) {
-    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), isa);
+    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), {.isa = isa});
     expect_bit_equal(problem.run_all(*kernels, DType::kF32).view(),
                      problem.run_all(cpu_kernels(isa), DType::kF32).view());
   }

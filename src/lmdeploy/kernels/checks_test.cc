@@ -421,11 +421,11 @@ TEST(CpuIsas, BestIsAvailableAndMissingOnesAreRefused) {
   EXPECT_TRUE(cpu_isa_available(best_cpu_isa()));
   for (const CpuIsa isa : kAllIsas) {
     if (cpu_isa_available(isa)) {
-      EXPECT_EQ(make_cpu_kernels(test_threads(), isa)->name(), cat("cpu-", isa));
+      EXPECT_EQ(make_cpu_kernels(test_threads(), {.isa = isa})->name(), cat("cpu-", isa));
       continue;
     }
     try {
-      make_cpu_kernels(test_threads(), isa);
+      make_cpu_kernels(test_threads(), {.isa = isa});
       ADD_FAILURE() << "no error for " << to_string(isa);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

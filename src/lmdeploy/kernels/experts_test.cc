@@ -401,7 +401,7 @@ TEST_P(ExpertLinearTest, EqualsLinearRowByRow) {
                               *packed[e % packed.size()], row_bias);
   }
   for (const int num_threads : {1, 3, 16}) {
-    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), isa);
+    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), {.isa = isa});
     const TestTensor got(DType::kF32, c.tokens(), c.rows);
     kernels->expert_linear(got, x, pointers(packed, c.counts.size()), c.start(), bias);
     expect_bit_equal(got.view(), want.view());

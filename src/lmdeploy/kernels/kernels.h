@@ -276,7 +276,7 @@ class Kernels {
 };
 
 /// Instruction sets of the CPU back end, worst first.
-enum class CpuIsa { kPortable, kAvx2, kAvx512 };
+enum class CpuIsa { kPortable, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni };
 std::string_view to_string(CpuIsa isa);
 /// The best one that both this build and this processor have.
 CpuIsa best_cpu_isa();
@@ -284,8 +284,17 @@ bool cpu_isa_available(CpuIsa isa);
 
 /// The judge: f64, plain loops (threaded), never optimised.
 std::unique_ptr<Kernels> make_ref_kernels(std::shared_ptr<ThreadPool> threads);
-/// Throws Error(kUnsupported) when `isa` is not available.
-std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads, CpuIsa isa = best_cpu_isa());
+
+struct CpuOptions {
+  CpuIsa isa = best_cpu_isa();
+  /// linear() and expert_linear() with quantised weights round x to signed bytes, with one scale for 32
+  /// columns of a row: |rounded - x| <= max|x of the 32| / 254, values below 2^-100 count as 0. Everything
+  /// else, and the portable instruction set, stays in f32.
+  bool int8_activations = false;
+};
+/// Throws Error(kUnsupported) when `options.isa` is not available.
+std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads,
+                                          const CpuOptions& options = {});
 
 /// Dequantises (or widens) `count` elements, a multiple of block_size(dtype), exactly as ggml's reference
 /// does: f32 products and sums in its order. Any float or quantised kind.

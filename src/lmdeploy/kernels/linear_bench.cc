@@ -19,8 +19,8 @@ Tensor random_weight(DType dtype, const LinearShape& shape) {
   return weight;
 }
 
-void run_linear(benchmark::State& state, DType dtype, LinearShape shape, int64_t tokens) {
-  const Kernels& kernels = bench_kernels();
+void run_linear(benchmark::State& state, DType dtype, bool int8, LinearShape shape, int64_t tokens) {
+  const Kernels& kernels = bench_kernels(int8);
   const Tensor weight = random_weight(dtype, shape);
   const ConstTensorView parts[] = {weight};
   std::vector<std::unique_ptr<PackedWeight>> copies;
@@ -44,11 +44,15 @@ void register_all() {
                             DType::kQ5_1, DType::kBF16, DType::kF16, DType::kF32}) {
     for (const LinearShape& shape : kShapes) {
       if (shape.cols % block_size(dtype) != 0) continue;
-      for (const int64_t tokens : {1, 2, 4, 8, 64, 512}) {
-        const std::string name = cat("linear/", dtype, "/", shape.rows, "x", shape.cols, "/tokens:", tokens);
-        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-          run_linear(state, dtype, shape, tokens);
-        })->UseRealTime();
+      for (const int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
+        for (const bool int8 : {false, true}) {
+          if (int8 && !is_quantized(dtype)) continue;
+          const std::string name = cat("linear/", dtype, int8 ? "/int8/" : "/f32/", shape.rows, "x",
+                                       shape.cols, "/tokens:", tokens);
+          benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+            run_linear(state, dtype, int8, shape, tokens);
+          })->UseRealTime();
+        }
       }
     }
   }

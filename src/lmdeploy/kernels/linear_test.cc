@@ -86,13 +86,13 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::ValuesIn(kModelCases)),
     [](const auto& test) { return std::apply([](const auto&... p) { return name_of(p...); }, test.param); });
 
-class LinearKindTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType>> {};
+class LinearKindTest : public ::testing::TestWithParam<std::tuple<CpuOptions, DType>> {};
 
 // The seam's promise: a row's result is bit-equal in any batch.
 TEST_P(LinearKindTest, BatchOf70EqualsSingleTokensAndSmallBatches) {
-  const auto& [isa, dtype] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const Kernels& kernels = cpu_kernels(isa);
+  const auto& [options, dtype] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
+  const Kernels& kernels = cpu_kernels(options);
   const int64_t cols = is_quantized(dtype) ? 512 : 601;
   constexpr int64_t kTokens = 70, kRows = 75;
   Rng rng(11);
@@ -111,23 +111,23 @@ TEST_P(LinearKindTest, BatchOf70EqualsSingleTokensAndSmallBatches) {
 }
 
 TEST_P(LinearKindTest, ThreadsDoNotChangeBits) {
-  const auto& [isa, dtype] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const auto single = make_cpu_kernels(std::make_shared<ThreadPool>(1), isa);
+  const auto& [options, dtype] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
+  const auto single = make_cpu_kernels(std::make_shared<ThreadPool>(1), options);
   Rng rng(12);
   const Tensor weight = random_weight(rng, dtype, 333, 256);
   for (const int64_t tokens : {1, 9}) {
     const TestTensor x = random_tensor(rng, DType::kF32, tokens, 256);
     const TestTensor one(DType::kF32, tokens, 333), many(DType::kF32, tokens, 333);
     single->linear(one, x, *pack(*single, weight));
-    cpu_kernels(isa).linear(many, x, *pack(cpu_kernels(isa), weight));
+    cpu_kernels(options).linear(many, x, *pack(cpu_kernels(options), weight));
     expect_bit_equal(many.view(), one.view());
   }
 }
 
 TEST_P(LinearKindTest, EmbeddingReadsRowsExactly) {
-  const auto& [isa, dtype] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [options, dtype] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
   const int64_t cols = is_quantized(dtype) ? 512 : 37;
   Rng rng(13);
   const Tensor weight = random_weight(rng, dtype, 53, cols);
@@ -138,7 +138,7 @@ TEST_P(LinearKindTest, EmbeddingReadsRowsExactly) {
     dequantize(dtype, ConstTensorView(weight).row_data(rows[static_cast<size_t>(t)]),
                want.view().row<float>(t), cols);
   const Tensor ids = index_tensor(DType::kI32, rows);
-  cpu_kernels(isa).embedding(got, ids, *pack(cpu_kernels(isa), weight));
+  cpu_kernels(options).embedding(got, ids, *pack(cpu_kernels(options), weight));
   expect_bit_equal(got.view(), want.view());
   got.expect_padding_untouched();
   ref_kernels().embedding(got, ids, *pack(ref_kernels(), weight));
@@ -146,19 +146,19 @@ TEST_P(LinearKindTest, EmbeddingReadsRowsExactly) {
 }
 
 TEST_P(LinearKindTest, PackedSizeStaysNearTheFile) {
-  const auto& [isa, dtype] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [options, dtype] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
   Rng rng(14);
   const Tensor weight = random_weight(rng, dtype, 160, 1024);
-  const size_t bytes = pack(cpu_kernels(isa), weight)->bytes();
+  const size_t bytes = pack(cpu_kernels(options), weight)->bytes();
   EXPECT_LE(static_cast<double>(bytes), 1.03 * static_cast<double>(weight.bytes()));
   EXPECT_GE(bytes, weight.bytes());
 }
 
 TEST_P(LinearKindTest, NaNAndInfinityStayInTheirTokens) {
-  const auto& [isa, dtype] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const Kernels& kernels = cpu_kernels(isa);
+  const auto& [options, dtype] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
+  const Kernels& kernels = cpu_kernels(options);
   Rng rng(15);
   const auto weight = pack(kernels, random_weight(rng, dtype, 40, 256));
   const TestTensor x = random_tensor(rng, DType::kF32, 9, 256);
@@ -172,17 +172,105 @@ TEST_P(LinearKindTest, NaNAndInfinityStayInTheirTokens) {
   expect_bit_equal(got.view().slice_rows(2, 7), clean.view().slice_rows(2, 7));
 }
 
+// The largest integers of both sides in every column: no sum inside the kernels may saturate.
+TEST_P(LinearKindTest, ExtremeIntegersDoNotSaturate) {
+  const auto& [options, dtype] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
+  if (!is_quantized(dtype)) GTEST_SKIP() << "no integers";
+  for (const uint8_t bits : {0x00, 0x7f, 0x80, 0xff}) {
+    Rng rng(31);
+    const Tensor weight = random_weight(rng, dtype, 16, 256, bits);
+    const TestTensor x(DType::kF32, 14, 256);
+    for (int64_t t = 0; t < 14; ++t)
+      for (int64_t k = 0; k < 256; ++k)
+        x.view().set(t, k, t % 3 == 0 ? 127 : t % 3 == 1 ? -127 : k % 2 == 0 ? 127 : -127);
+    const TestTensor want(DType::kF64, 14, 16), got(DType::kF32, 14, 16), total(DType::kF64, 14, 16);
+    ref_kernels().linear(want, x, *pack(ref_kernels(), weight));
+    ref_kernels().linear(total, absolute(x), *pack(ref_kernels(), magnitudes(weight)));
+    cpu_kernels(options).linear(got, x, *pack(cpu_kernels(options), weight));
+    SCOPED_TRACE(static_cast<int>(bits));
+    expect_close(got, want,
+                 [&](int64_t t, int64_t n, double v) { return linear_bound(256, total.at(t, n), v); });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, LinearKindTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kWeightKinds)),
+                         ::testing::Combine(::testing::ValuesIn(kAllArithmetics),
+                                            ::testing::ValuesIn(kWeightKinds)),
                          [](const auto& test) {
-                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                           return cat(name_of(std::get<0>(test.param)), "_", std::get<1>(test.param));
                          });
 
-class StackedPartsTest : public ::testing::TestWithParam<CpuIsa> {};
+class LinearInt8Test : public ::testing::TestWithParam<std::tuple<CpuOptions, DType, LinearCase>> {};
+
+// x with 32 columns of a row rounded to multiples of max|x| / 127.
+TestTensor rounded_tokens(const TestTensor& x) {
+  TestTensor rounded(DType::kF32, x.view().rows(), x.view().cols());
+  for (int64_t t = 0; t < x.view().rows(); ++t) {
+    for (int64_t first = 0; first < x.view().cols(); first += 32) {
+      float most = 0;
+      for (int64_t k = first; k < first + 32; ++k)
+        most = std::max(most, std::abs(static_cast<float>(x.at(t, k))));
+      for (int64_t k = first; k < first + 32; ++k) {
+        const float q = std::nearbyint(static_cast<float>(x.at(t, k)) * (127 / most));
+        EXPECT_LE(std::abs(static_cast<double>(q * (most / 127)) - x.at(t, k)), most / 254.0 * 1.0001);
+        rounded.view().set(t, k, q * (most / 127));
+      }
+    }
+  }
+  return rounded;
+}
+
+TEST_P(LinearInt8Test, IsTheReferenceOfRoundedTokens) {
+  const auto& [options, dtype, c] = GetParam();
+  LMD_REQUIRE_ISA(options.isa);
+  const int64_t cols = cols_of(c, dtype);
+  Rng rng(c.seed);
+  const Tensor weight = random_weight(rng, dtype, c.rows, cols);
+  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, cols, c.fill, c.padding);
+  const TestTensor bias = random_tensor(rng, DType::kF32, 1, c.rows);
+  const TestTensor want(DType::kF64, c.tokens, c.rows), got(DType::kF32, c.tokens, c.rows, c.padding);
+  const TestTensor rounded = rounded_tokens(x);
+  ref_kernels().linear(want, rounded, *pack(ref_kernels(), weight), vector_view(bias, c.bias));
+  cpu_kernels(options).linear(got, x, *pack(cpu_kernels(options), weight), vector_view(bias, c.bias));
+  const TestTensor total(DType::kF64, c.tokens, c.rows);
+  ref_kernels().linear(total, absolute(rounded), *pack(ref_kernels(), magnitudes(weight)));
+  expect_close(got, want,
+               [&](int64_t t, int64_t n, double v) { return linear_bound(cols, total.at(t, n), v); });
+  got.expect_padding_untouched();
+}
+
+constexpr LinearCase kInt8Cases[] = {{1, 1, 1},
+                                     {1, 67, 2, true},
+                                     {2, 37, 3, false, Fill::kOrdinary, 5},
+                                     {3, 31, 2},
+                                     {4, 33, 1, true, Fill::kTiny},
+                                     {5, 16, 9},
+                                     {6, 40, 2},
+                                     {7, 19, 2, true, Fill::kHuge, 3},
+                                     {9, 16, 1, false, Fill::kEqual},
+                                     {13, 48, 2},
+                                     {31, 150, 1},
+                                     {131, 20, 1, true}};
+constexpr std::array kInt8Kinds = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                   DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+std::string int8_case_name(const ::testing::TestParamInfo<LinearInt8Test::ParamType>& test) {
+  const auto& [options, dtype, c] = test.param;
+  return name_of(options.isa, dtype, c);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LinearInt8Test,
+                         ::testing::Combine(::testing::ValuesIn(kAllArithmetics.begin() + 3,
+                                                                kAllArithmetics.end()),
+                                            ::testing::ValuesIn(kInt8Kinds), ::testing::ValuesIn(kInt8Cases)),
+                         int8_case_name);
+
+class StackedPartsTest : public ::testing::TestWithParam<CpuOptions> {};
 
 // q, k and v of different kinds and heights, none a multiple of a panel, from rows that lie apart.
 TEST_P(StackedPartsTest, EqualThePartsAlone) {
-  LMD_REQUIRE_ISA(GetParam());
+  LMD_REQUIRE_ISA(GetParam().isa);
   const Kernels& kernels = cpu_kernels(GetParam());
   Rng rng(21);
   const TestTensor f32 = random_tensor(rng, DType::kF32, 19, 256, Fill::kOrdinary, 7);
@@ -209,8 +297,8 @@ TEST_P(StackedPartsTest, EqualThePartsAlone) {
   expect_bit_equal(got.view(), want.view());
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, StackedPartsTest, ::testing::ValuesIn(kAllIsas),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, StackedPartsTest, ::testing::ValuesIn(kAllArithmetics),
+                         [](const auto& test) { return name_of(test.param); });
 
 TEST(PackWeight, CpuHasNoF64) {
   const Tensor weight(DType::kF64, {4, 4});

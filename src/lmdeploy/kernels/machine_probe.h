@@ -23,9 +23,10 @@ inline std::shared_ptr<ThreadPool> bench_threads() {
   static const auto pool = std::make_shared<ThreadPool>();
   return pool;
 }
-inline const Kernels& bench_kernels() {
-  static const std::unique_ptr<Kernels> kernels = make_cpu_kernels(bench_threads());
-  return *kernels;
+inline const Kernels& bench_kernels(bool int8_activations = false) {
+  static const std::unique_ptr<Kernels> kernels[] = {
+      make_cpu_kernels(bench_threads()), make_cpu_kernels(bench_threads(), {.int8_activations = true})};
+  return *kernels[int8_activations ? 1 : 0];
 }
 
 /// Seconds that body(worker) takes on all threads together.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,15 @@ namespace lmdeploy {
 constexpr double kF32Epsilon = 0x1p-24;
 
 inline constexpr std::array kAllIsas = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
+/// linear() in f32 and with tokens in bytes.
+inline constexpr std::array kAllArithmetics = {
+    CpuOptions{CpuIsa::kPortable, false}, CpuOptions{CpuIsa::kAvx2, false},
+    CpuOptions{CpuIsa::kAvx512, false},   CpuOptions{CpuIsa::kAvx2, true},
+    CpuOptions{CpuIsa::kAvx2Vnni, true},  CpuOptions{CpuIsa::kAvx512, true},
+    CpuOptions{CpuIsa::kAvx512Vnni, true}};
+inline std::string name_of(const CpuOptions& options) {
+  return cat(options.isa, options.int8_activations ? "_int8" : "");
+}
 inline constexpr std::array kWeightKinds = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
                                             DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                                             DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
@@ -37,12 +47,13 @@ inline const Kernels& ref_kernels() {
   return *kernels;
 }
 /// Kept from test to test, so that scratch of one shape is met by the next.
-inline const Kernels& cpu_kernels(CpuIsa isa) {
-  static std::array<std::unique_ptr<Kernels>, kAllIsas.size()> kernels;
-  auto& entry = kernels[static_cast<size_t>(isa)];
-  if (!entry) entry = make_cpu_kernels(test_threads(), isa);
+inline const Kernels& cpu_kernels(const CpuOptions& options) {
+  static std::map<std::string, std::unique_ptr<Kernels>> kernels;
+  auto& entry = kernels[name_of(options)];
+  if (!entry) entry = make_cpu_kernels(test_threads(), options);
   return *entry;
 }
+inline const Kernels& cpu_kernels(CpuIsa isa) { return cpu_kernels(CpuOptions{isa, false}); }
 
 enum class Fill { kOrdinary, kTiny, kHuge, kEqual };
 inline std::string_view to_string(Fill fill) {
@@ -113,14 +124,16 @@ inline Tensor index_tensor(DType dtype, const std::vector<int64_t>& values) {
 }
 
 /// Random weights [rows, cols] of any kind. Blocks are random bits with scales that make weights of about 1.
-inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols) {
+inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
+                            std::optional<uint8_t> all_bits = std::nullopt) {
   Tensor t(dtype, {rows, cols});
   if (!is_quantized(dtype)) {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, 2 * rng.uniform() - 1);
     return t;
   }
-  for (size_t i = 0; i < t.bytes(); ++i) t.span<uint8_t>()[i] = static_cast<uint8_t>(rng.bits());
+  for (size_t i = 0; i < t.bytes(); ++i)
+    t.span<uint8_t>()[i] = all_bits.value_or(static_cast<uint8_t>(rng.bits()));
   const bool is_k = block_size(dtype) == 256;
   const bool has_min =
       dtype == DType::kQ4_1 || dtype == DType::kQ5_1 || dtype == DType::kQ4_K || dtype == DType::kQ5_K;

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <atomic>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/checks.h"
 
@@ -15,11 +19,27 @@ std::string_view to_string(CpuIsa isa) {
       return "portable";
     case CpuIsa::kAvx2:
       return "avx2";
+    case CpuIsa::kAvx2Vnni:
+      return "avx2vnni";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAvx512Vnni:
+      return "avx512vnni";
   }
   return "unknown";
 }
+
+#if defined(__x86_64__)
+namespace {
+
+// GCC 12's __builtin_cpu_supports does not know it. Leaf 7, subleaf 1: EAX bit 4.
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 4 & 1) != 0;
+}
+
+}  // namespace
+#endif
 
 bool cpu_isa_available(CpuIsa isa) {
   switch (isa) {
@@ -29,6 +49,10 @@ bool cpu_isa_available(CpuIsa isa) {
     case CpuIsa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
              __builtin_cpu_supports("f16c");
+    case CpuIsa::kAvx2Vnni:
+      return cpu_isa_available(CpuIsa::kAvx2) && has_avx_vnni();
+    case CpuIsa::kAvx512Vnni:
+      return cpu_isa_available(CpuIsa::kAvx512) && __builtin_cpu_supports("avx512vnni");
     case CpuIsa::kAvx512:
       return cpu_isa_available(CpuIsa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -40,24 +64,45 @@ bool cpu_isa_available(CpuIsa isa) {
 }
 
 CpuIsa best_cpu_isa() {
-  for (const CpuIsa isa : {CpuIsa::kAvx512, CpuIsa::kAvx2}) {
+  for (const CpuIsa isa : {CpuIsa::kAvx512Vnni, CpuIsa::kAvx512, CpuIsa::kAvx2Vnni, CpuIsa::kAvx2}) {
     if (cpu_isa_available(isa)) return isa;
   }
   return CpuIsa::kPortable;
 }
 
-std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads, CpuIsa isa) {
-  if (!cpu_isa_available(isa))
-    throw Error(ErrorCode::kUnsupported,
-                cat("CPU kernels for ", isa, ": this processor or build lacks it; use ", best_cpu_isa()));
-  const auto make = [&](const cpu::IsaOps& ops) {
-    return std::make_unique<cpu::CpuKernels>(std::move(threads), isa, ops);
-  };
+namespace {
+
+cpu::IsaOps isa_ops(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512) return make(cpu::avx512::ops());
-  if (isa == CpuIsa::kAvx2) return make(cpu::avx2::ops());
+  switch (isa) {
+    case CpuIsa::kAvx512Vnni: {
+      cpu::IsaOps ops = cpu::avx512::ops();
+      ops.linear_int8 = cpu::avx512vnni::linear_int8;
+      return ops;
+    }
+    case CpuIsa::kAvx512:
+      return cpu::avx512::ops();
+    case CpuIsa::kAvx2Vnni: {
+      cpu::IsaOps ops = cpu::avx2::ops();
+      ops.linear_int8 = cpu::avx2vnni::linear_int8;
+      return ops;
+    }
+    case CpuIsa::kAvx2:
+      return cpu::avx2::ops();
+    case CpuIsa::kPortable:
+      break;
+  }
 #endif
-  return make(cpu::portable::ops());
+  return cpu::portable::ops();
+}
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads, const CpuOptions& options) {
+  if (!cpu_isa_available(options.isa))
+    throw Error(ErrorCode::kUnsupported, cat("CPU kernels for ", options.isa,
+                                             ": this processor or build lacks it; use ", best_cpu_isa()));
+  return std::make_unique<cpu::CpuKernels>(std::move(threads), options, isa_ops(options.isa));
 }
 
 namespace cpu {
@@ -71,17 +116,17 @@ std::byte* Scratch::bytes(int64_t count) {
   return buffer_.data();
 }
 
-CpuKernels::CpuKernels(std::shared_ptr<ThreadPool> threads, CpuIsa isa, const IsaOps& ops)
+CpuKernels::CpuKernels(std::shared_ptr<ThreadPool> threads, const CpuOptions& options, const IsaOps& ops)
     : threads_(std::move(threads)),
-      isa_(isa),
+      options_(options),
       ops_(ops),
       thread_scratch_(static_cast<size_t>(threads_->num_threads())) {}
 
-std::string CpuKernels::name() const { return cat("cpu-", isa_); }
+std::string CpuKernels::name() const { return cat("cpu-", options_.isa, in_int8() ? "-int8" : ""); }
 
 std::unique_ptr<PackedWeight> CpuKernels::pack_weight(std::span<const ConstTensorView> parts) const {
   const int64_t rows = checks::weight_parts(parts);
-  return std::make_unique<CpuWeight>(parts, rows, *threads_);
+  return std::make_unique<CpuWeight>(parts, rows, in_int8(), *threads_);
 }
 
 const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight) {

@@ -55,7 +55,7 @@ struct ExpertTask {
 
 class CpuKernels final : public Kernels {
  public:
-  CpuKernels(std::shared_ptr<ThreadPool> threads, CpuIsa isa, const IsaOps& ops);
+  CpuKernels(std::shared_ptr<ThreadPool> threads, const CpuOptions& options, const IsaOps& ops);
 
   std::string name() const override;
   Allocator& allocator() const override { return host_allocator(); }
@@ -106,6 +106,9 @@ class CpuKernels final : public Kernels {
   /// body(row) for each row of `cols` elements; threads only when there is enough to do.
   void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
 
+  /// Whether quantised weights meet tokens in bytes.
+  bool in_int8() const { return options_.int8_activations && ops_.linear_int8 != nullptr; }
+
   void norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
                 const NormOptions& options) const;
 
@@ -121,8 +124,8 @@ class CpuKernels final : public Kernels {
                     ConstTensorView expert_start, const std::optional<ConstTensorView>& bias) const;
 
   std::shared_ptr<ThreadPool> threads_;
-  CpuIsa isa_;
-  const IsaOps& ops_;
+  CpuOptions options_;
+  IsaOps ops_;
   // One thread at a time uses a Kernels object: scratch needs no lock.
   mutable std::vector<Scratch> thread_scratch_;
   mutable Scratch shared_scratch_;

@@ -21,6 +21,9 @@ constexpr bool has_shifted_columns(Kind kind) { return kind >= Kind::kQ4_0 && ki
 /// Kinds with a term that does not depend on the integers, a min or a bias; it is multiplied with sums of x.
 constexpr bool needs_sums(Kind kind) { return has_shifted_columns(kind) && kind != Kind::kQ6_K; }
 
+/// Kinds of integers with scales.
+constexpr bool is_quantized(Kind kind) { return kind >= Kind::kQ4_0; }
+
 /// Columns that linear() sums before it adds to the total: part of the order of the sum. Quantised kinds sum
 /// their scale groups first.
 constexpr int64_t kColumnBlock = 256;
@@ -33,6 +36,11 @@ struct PackedTokens {
   float* x;          // [tokens * cols], or nullptr
   float* shifted_x;  // the same for kinds with shifted columns, or nullptr
   float* sums;       // [tokens * (cols / kSumGroup)], tiles of [group][T], or nullptr
+  // For linear_int8, all or none: x(t, k) is about q_scales(t, k / kSumGroup) * q(t, k), and `sums` are those
+  // of the rounded values.
+  int8_t* q;  // [tokens * cols], tiles of [word][T][4]: words of 8 columns' even ones, then of the odd ones
+  float* q_scales;  // as sums
+  int32_t* q_sums;  // [tokens * (cols / 16)], tiles of [16 columns][T]: sums of q
   int64_t tokens;
   int64_t cols;
   int64_t num_tiles;
@@ -115,6 +123,8 @@ struct IsaOps {
   void (*pack_tokens)(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
                       int64_t end_tile);
   void (*linear)(const LinearRange& range);
+  /// The same for quantised kinds and tokens in bytes; nullptr: the instruction set has none.
+  void (*linear_int8)(const LinearRange& range);
 
   /// Packs the queries of num_queries / group tokens, `stride` floats apart, for attention_span:
   /// num_queries * head_dim floats.
@@ -150,8 +160,14 @@ const IsaOps& ops();
 namespace avx2 {
 const IsaOps& ops();
 }
+namespace avx2vnni {
+void linear_int8(const LinearRange& range);
+}
 namespace avx512 {
 const IsaOps& ops();
+}
+namespace avx512vnni {
+void linear_int8(const LinearRange& range);
 }
 
 }  // namespace lmdeploy::cpu

@@ -22,10 +22,14 @@ void for_parts(const CpuWeight& weight, int64_t begin, int64_t end, const Body& 
 
 // The rows [first, first + count) as tokens of their own.
 PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count, int64_t token_tile) {
-  const auto at = [](float* p, int64_t floats) { return p == nullptr ? nullptr : p + floats; };
+  const auto at = [](auto* p, int64_t values) { return p == nullptr ? nullptr : p + values; };
+  const int64_t groups = first * (all.cols / kSumGroup);
   return {.x = at(all.x, first * all.cols),
           .shifted_x = at(all.shifted_x, first * all.cols),
-          .sums = at(all.sums, first * (all.cols / kSumGroup)),
+          .sums = at(all.sums, groups),
+          .q = at(all.q, first * all.cols),
+          .q_scales = at(all.q_scales, groups),
+          .q_sums = at(all.q_sums, 2 * groups),
           .tokens = count,
           .cols = all.cols,
           .num_tiles = (count + token_tile - 1) / token_tile};
@@ -52,10 +56,19 @@ void CpuKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedW
 
 PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const {
   const int64_t size = tokens * cols;
-  float* memory = shared_scratch_.floats(2 * size + size / kSumGroup);
-  return {.x = forms.plain ? memory : nullptr,
-          .shifted_x = forms.shifted ? memory + size : nullptr,
-          .sums = forms.sums ? memory + 2 * size : nullptr,
+  const int64_t groups = tokens * (cols / kSumGroup);
+  float* next = shared_scratch_.floats(2 * size + size / 4 + 4 * groups);
+  const auto take = [&next](bool wanted, int64_t words) {
+    float* const taken = wanted ? next : nullptr;
+    if (wanted) next += words;
+    return taken;
+  };
+  return {.x = take(forms.plain, size),
+          .shifted_x = take(forms.shifted, size),
+          .sums = take(forms.sums, groups),
+          .q = reinterpret_cast<int8_t*>(take(forms.int8, size / 4)),
+          .q_scales = take(forms.int8, groups),
+          .q_sums = reinterpret_cast<int32_t*>(take(forms.int8, 2 * groups)),
           .tokens = tokens,
           .cols = cols,
           .num_tiles = (tokens + ops_.token_tile - 1) / ops_.token_tile};
@@ -66,16 +79,17 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
   float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);
   for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
     const int64_t row = panel * kPanelRows;
-    ops_.linear({.kind = part.kind,
-                 .panels = weight.panels(part) + panel * part.panel_bytes,
-                 .panel_bytes = part.panel_bytes,
-                 .num_panels = num_panels,
-                 .tokens = tokens,
-                 .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
-                 .out = out + part.first_row + row,
-                 .out_stride = out_stride,
-                 .rows = std::min(part.rows - row, num_panels * kPanelRows),
-                 .scratch = scratch});
+    const auto product = in_int8() && is_quantized(part.kind) ? ops_.linear_int8 : ops_.linear;
+    product({.kind = part.kind,
+             .panels = weight.panels(part) + panel * part.panel_bytes,
+             .panel_bytes = part.panel_bytes,
+             .num_panels = num_panels,
+             .tokens = tokens,
+             .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
+             .out = out + part.first_row + row,
+             .out_stride = out_stride,
+             .rows = std::min(part.rows - row, num_panels * kPanelRows),
+             .scratch = scratch});
   });
 }
 

@@ -42,21 +42,18 @@ class PlaneRow {
 
   // The plane must hold 0 there.
   void put(int64_t column, uint32_t value) const {
-    if (bits_ == 8) {
-      plane_[column * kPanelRows + lane_] = static_cast<std::byte>(value);
-      return;
-    }
-    const uint32_t word = read(column) | (value << plane_bit(column, bits_));
+    const uint32_t word = read(column) | (value << first_bit(column));
     std::memcpy(address(column), &word, sizeof(word));
   }
-  uint32_t get(int64_t column) const {
-    if (bits_ == 8) return static_cast<uint32_t>(plane_[column * kPanelRows + lane_]);
-    return (read(column) >> plane_bit(column, bits_)) & ((1u << bits_) - 1);
-  }
+  uint32_t get(int64_t column) const { return (read(column) >> first_bit(column)) & ((1u << bits_) - 1); }
 
  private:
+  int first_bit(int64_t column) const {
+    return bits_ == 8 ? static_cast<int>(column % 8 / 2 * 8) : plane_bit(column, bits_);
+  }
   std::byte* address(int64_t column) const {
-    return plane_ + (column / (32 / bits_) * kPanelRows + lane_) * 4;
+    const int64_t word = bits_ == 8 ? column / 8 * 2 + column % 2 : column / (32 / bits_);
+    return plane_ + (word * kPanelRows + lane_) * 4;
   }
   uint32_t read(int64_t column) const {
     uint32_t word = 0;
@@ -194,7 +191,7 @@ Kind kind_of(DType dtype) {
               cat("the CPU back end has no kernels for ", dtype, " weights; convert them to f32"));
 }
 
-CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, ThreadPool& threads)
+CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, bool in_int8, ThreadPool& threads)
     : PackedWeight(rows, parts[0].dim(1)) {
   int64_t bytes = 0;
   int64_t first_row = 0;
@@ -208,7 +205,7 @@ CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, Threa
                       .num_panels = num_panels,
                       .panel_bytes = panel_bytes,
                       .offset = bytes});
-    token_forms_.add(parts_.back().kind);
+    token_forms_.add(parts_.back().kind, in_int8);
     first_row += part.dim(0);
     num_panels_ += num_panels;
     bytes += (num_panels * panel_bytes + 63) / 64 * 64;  // parts begin on a cache line

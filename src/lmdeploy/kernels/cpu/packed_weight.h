@@ -18,15 +18,19 @@ struct TokenForms {
   bool plain = false;
   bool shifted = false;
   bool sums = false;
+  bool int8 = false;
 
-  void add(Kind kind) {
-    (has_shifted_columns(kind) ? shifted : plain) = true;
-    sums |= needs_sums(kind);
+  void add(Kind kind, bool in_int8) {
+    const bool bytes = in_int8 && is_quantized(kind);
+    int8 |= bytes;
+    sums |= bytes || needs_sums(kind);
+    if (!bytes) (has_shifted_columns(kind) ? shifted : plain) = true;
   }
   void add(const TokenForms& other) {
     plain |= other.plain;
     shifted |= other.shifted;
     sums |= other.sums;
+    int8 |= other.int8;
   }
 };
 
@@ -43,7 +47,8 @@ class CpuWeight final : public PackedWeight {
     int64_t offset;  // of the first panel in the buffer
   };
 
-  CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, ThreadPool& threads);
+  /// in_int8: quantised parts are multiplied in bytes.
+  CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, bool in_int8, ThreadPool& threads);
   size_t bytes() const override { return buffer_.size(); }
 
   const std::vector<Part>& parts() const { return parts_; }

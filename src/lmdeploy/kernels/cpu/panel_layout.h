@@ -6,9 +6,10 @@
 //   quantised        a unit is one block of each of the 16 rows, cut into planes; scales stay f16, and the
 //   6-bit ones
 //                    of the K kinds become bytes
-// Q8_0's integers are bytes [column][16]. The others keep 4 low bits, 1 or 2 high bits, in planes of 32-bit
-// words [word][16]: a word holds 32 / bits columns of one row, column k at bit plane_bit(k, bits). So the low
-// bits of 8 columns lie in one word, each four bits above the one before, and their high bits at the same
+// Q8_0's integers are bytes in words of four columns: word 2i holds columns 8i, 8i + 2, 8i + 4 and 8i + 6 of
+// a row, word 2i + 1 those between. The others keep 4 low bits, 1 or 2 high bits, in planes of 32-bit words
+// [word][16]: a word holds 32 / bits columns of one row, column k at bit plane_bit(k, bits). So the low bits
+// of 8 columns lie in one word, each four bits above the one before, and their high bits at the same
 // distances in another: columns can be masked out of the words without a shift (isa/panels.h).
 //
 // Plain constants only: this header is compiled for several instruction sets.
@@ -20,7 +21,7 @@ namespace lmdeploy::cpu {
 
 constexpr int64_t kPanelRows = 16;
 
-/// First bit of a column in its word.
+/// First bit of a column in its word, for planes of 1, 2 or 4 bits.
 constexpr int plane_bit(int64_t column, int bits) {
   return static_cast<int>(4 * (column % 8) + bits * (column / 8 % (4 / bits)));
 }

@@ -8,6 +8,7 @@ namespace lmdeploy::cpu::LMDEPLOY_ISA {
 void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
                  int64_t end_tile);
 void linear(const LinearRange& range);
+void linear_int8(const LinearRange& range);
 
 void pack_queries(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,
                   int64_t head_dim);

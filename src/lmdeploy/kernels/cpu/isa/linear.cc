@@ -1,17 +1,12 @@
 // Linear: out = x W^T. One order of summation for any number of tokens: the columns of a group (a scale
 // group, or 256 columns of a plain kind) are summed from 0 with rising column, then
 //   total += scale * group_sum,  total += min * sum of the group's x.
-// Few tokens stream the panels and decode them in registers; many decode a block of columns once into the
-// cache and run the register tile over all tokens.
 #include "lmdeploy/kernels/cpu/isa/functions.h"
-#include "lmdeploy/kernels/cpu/isa/micro.h"
+#include "lmdeploy/kernels/cpu/isa/linear_loops.h"
 #include "lmdeploy/kernels/cpu/isa/panels.h"
 
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
-
-/// Tokens of a tile that decodes in registers; more than one or two such tiles decode through the cache.
-constexpr int kStreamTile = kTokenTile < 6 ? kTokenTile : 6;
 
 /// The end of a group: sum and totals of one row panel and token. `x_sum` is only read by kinds with a min.
 template <class Panel>
@@ -40,17 +35,6 @@ LMD_INLINE const float* group_sums(const PackedTokens& tokens, int64_t first_tok
 template <class Panel>
 LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
   return Panel::kShifted ? tokens.shifted_x : tokens.x;
-}
-
-void write_out(const LinearRange& r, int64_t panel, int64_t token, const float* total) {
-  const int64_t row = panel * kPanelRows;
-  const int64_t n = r.rows - row < kPanelRows ? r.rows - row : kPanelRows;
-  float* out = r.out + token * r.out_stride + row;
-  for (int64_t i = 0; i < n; i += kLanes) {
-    VecF v = load(total + i);
-    if (r.bias != nullptr) v += load(r.bias + row + i, n - i);
-    store(out + i, v, n - i);
-  }
 }
 
 /// P panels times the tile of T tokens that begins at `first_token`, decoded in registers.
@@ -93,46 +77,6 @@ void stream_panels(const LinearRange& r, int64_t first_panel, int64_t first_toke
       float total[kPanelRows];
       store16(total, totals[p][t]);
       write_out(r, first_panel + p, first_token + t, total);
-    }
-  }
-}
-
-/// Panels side by side: enough that the additions of different sums hide each other's latency.
-template <int T>
-constexpr int panels_at_once() {
-  const int vectors = T == 1 ? 4 : 8;  // of sums; more spill
-  return vectors < kVecs * T ? 1 : vectors / (kVecs * T);
-}
-
-/// stream_panels for T = `tile_tokens`, which is in [1, kMax]: up to panels_at_once, returns how many.
-template <class Panel, int kMax>
-LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int64_t panel, int64_t end_panel,
-                                  int64_t first_token) {
-  if constexpr (kMax > 1) {
-    if (tile_tokens != kMax)
-      return stream_tile_of<Panel, kMax - 1>(tile_tokens, r, panel, end_panel, first_token);
-  }
-  constexpr int kAtOnce = panels_at_once<kMax>();
-  if (end_panel - panel < kAtOnce) {
-    stream_panels<Panel, 1, kMax>(r, panel, first_token);
-    return 1;
-  }
-  stream_panels<Panel, kAtOnce, kMax>(r, panel, first_token);
-  return kAtOnce;
-}
-
-/// All panels of the range. A second tile finds the panels in the cache.
-template <class Panel>
-void stream_range(const LinearRange& r) {
-  const PackedTokens& tokens = r.tokens;
-  constexpr int64_t kTogether = 4;  // panels: a multiple of panels_at_once
-  for (int64_t first = 0; first < r.num_panels; first += kTogether) {
-    const int64_t end = r.num_panels - first < kTogether ? r.num_panels : first + kTogether;
-    for (int64_t tile = 0; tile < tokens.num_tiles; ++tile) {
-      const int64_t token = tile_begin(tile, tokens.tokens, tokens.num_tiles);
-      const int64_t size = tile_begin(tile + 1, tokens.tokens, tokens.num_tiles) - token;
-      for (int64_t panel = first; panel < end;)
-        panel += stream_tile_of<Panel, kStreamTile>(size, r, panel, end, token);
     }
   }
 }
@@ -189,129 +133,58 @@ void multiply_tile(const DecodedBlock& block, const PackedTokens& tokens, int64_
   for (int t = 0; t < T; ++t) store16(totals + t * kPanelRows, total[t]);
 }
 
-/// multiply_tile for T = `tile_tokens`, which is in [1, kMax].
-template <class Panel, int kMax>
-LMD_INLINE void multiply_tile_of(int64_t tile_tokens, const DecodedBlock& block, const PackedTokens& tokens,
-                                 int64_t first_token, int64_t first_group, int64_t num_groups,
-                                 float* totals) {
-  if constexpr (kMax > 1) {
-    if (tile_tokens != kMax)
-      return multiply_tile_of<Panel, kMax - 1>(tile_tokens, block, tokens, first_token, first_group,
-                                               num_groups, totals);
-  }
-  multiply_tile<Panel, kMax>(block, tokens, first_token, first_group, num_groups, totals);
-}
-
-/// Some panels times the tokens of the tiles [first_tile, end_tile): at most kPanelChunk and kTokenChunk.
+/// The way of linear_loops.h in f32.
 template <class Panel>
-void multiply_chunk(const LinearRange& r, int64_t first_panel, int64_t end_panel, int64_t first_tile,
-                    int64_t end_tile) {
-  const PackedTokens& tokens = r.tokens;
-  const int64_t begin = tile_begin(first_tile, tokens.tokens, tokens.num_tiles);
-  const int64_t end = tile_begin(end_tile, tokens.tokens, tokens.num_tiles);
-  const int64_t num_groups = (tokens.cols + Panel::kGroup - 1) / Panel::kGroup;
-  constexpr int64_t kBlockGroups = kColumnBlock / Panel::kGroup;
-  const DecodedBlock block = {r.scratch, r.scratch + kColumnBlock * kPanelRows,
-                              r.scratch + (kColumnBlock + kColumnBlock / 16) * kPanelRows};
-  float* totals = r.scratch + (kColumnBlock + 2 * kColumnBlock / 16) * kPanelRows;
-  const int64_t panel_totals = (end - begin) * kPanelRows;
-  __builtin_memset(totals, 0, static_cast<size_t>((end_panel - first_panel) * panel_totals) * sizeof(float));
-  for (int64_t g = 0; g < num_groups; g += kBlockGroups) {
-    const int64_t count = num_groups - g < kBlockGroups ? num_groups - g : kBlockGroups;
-    for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-      decode_block<Panel>(block, r.panels + panel * r.panel_bytes, g, count, tokens.cols);
-      for (int64_t tile = first_tile; tile < end_tile; ++tile) {
-        const int64_t token = tile_begin(tile, tokens.tokens, tokens.num_tiles);
-        const int64_t next = tile_begin(tile + 1, tokens.tokens, tokens.num_tiles);
-        multiply_tile_of<Panel, kTokenTile>(
-            next - token, block, tokens, token, g, count,
-            totals + (panel - first_panel) * panel_totals + (token - begin) * kPanelRows);
-      }
-    }
+struct FloatProduct {
+  static constexpr int kGroup = Panel::kGroup;
+  static constexpr bool kSlowDecode = Panel::kSlowDecode;
+  using Block = DecodedBlock;
+
+  static LMD_INLINE Block block(float* scratch) {
+    return {scratch, scratch + kColumnBlock * kPanelRows,
+            scratch + (kColumnBlock + kColumnBlock / 16) * kPanelRows};
   }
-  for (int64_t panel = first_panel; panel < end_panel; ++panel)
-    for (int64_t t = 0; t < end - begin; ++t)
-      write_out(r, panel, begin + t, totals + (panel - first_panel) * panel_totals + t * kPanelRows);
-}
-
-template <class Panel>
-void linear_range(const LinearRange& r) {
-  const PackedTokens& tokens = r.tokens;
-  constexpr int64_t kMaxTiles = Panel::kSlowDecode ? 1 : 2;
-  if (tokens.num_tiles <= kMaxTiles && tokens.tokens <= tokens.num_tiles * kStreamTile)
-    return stream_range<Panel>(r);
-  constexpr int64_t kTiles = kTokenChunk / kTokenTile;
-  for (int64_t tile = 0; tile < tokens.num_tiles; tile += kTiles) {
-    const int64_t end_tile = tokens.num_tiles - tile < kTiles ? tokens.num_tiles : tile + kTiles;
-    for (int64_t panel = 0; panel < r.num_panels; panel += kPanelChunk) {
-      const int64_t end_panel = r.num_panels - panel < kPanelChunk ? r.num_panels : panel + kPanelChunk;
-      multiply_chunk<Panel>(r, panel, end_panel, tile, end_tile);
-    }
+  template <int P, int T>
+  static LMD_INLINE void stream(const LinearRange& r, int64_t panel, int64_t token) {
+    stream_panels<Panel, P, T>(r, panel, token);
   }
-}
-
-/// Sum of kSumGroup values, in one order for all callers.
-LMD_INLINE float sum_group(const float* x) {
-  VecF sum = load(x);
-  for (int i = kLanes; i < kSumGroup; i += kLanes) sum += load(x + i);
-  return reduce_add(sum);
-}
-
-/// dst[k * step] = row[k] / 16^(k % 8), but row[k] where k % 8 is 7. `cols` is a multiple of 8.
-void pack_shifted(float* dst, int64_t step, const float* row, int64_t cols) {
-  constexpr float kFactors[8] = {0x1p0f, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 0x1p0f};
-  for (int64_t k = 0; k < cols; k += 8)
-    for (int64_t j = 0; j < 8; ++j) dst[(k + j) * step] = row[k + j] * kFactors[j];
-}
+  static LMD_INLINE void decode(const Block& block, const std::byte* panel, int64_t first_group,
+                                int64_t num_groups, int64_t cols) {
+    decode_block<Panel>(block, panel, first_group, num_groups, cols);
+  }
+  template <int T>
+  static LMD_INLINE void multiply(const Block& block, const PackedTokens& tokens, int64_t first_token,
+                                  int64_t first_group, int64_t num_groups, float* totals) {
+    multiply_tile<Panel, T>(block, tokens, first_token, first_group, num_groups, totals);
+  }
+};
 
 }  // namespace
-
-void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
-                 int64_t end_tile) {
-  const int64_t cols = packed.cols;
-  const int64_t num_sums = cols / kSumGroup;
-  for (int64_t tile = first_tile; tile < end_tile; ++tile) {
-    const int64_t begin = tile_begin(tile, packed.tokens, packed.num_tiles);
-    const int64_t size = tile_begin(tile + 1, packed.tokens, packed.num_tiles) - begin;
-    for (int64_t t = 0; t < size; ++t) {
-      const float* row = x + (begin + t) * stride;
-      if (packed.x != nullptr) {
-        float* dst = packed.x + begin * cols + t;
-        for (int64_t k = 0; k < cols; ++k) dst[k * size] = row[k];
-      }
-      if (packed.shifted_x != nullptr) pack_shifted(packed.shifted_x + begin * cols + t, size, row, cols);
-      if (packed.sums != nullptr) {
-        float* dst = packed.sums + begin * num_sums + t;
-        for (int64_t g = 0; g < num_sums; ++g) dst[g * size] = sum_group(row + g * kSumGroup);
-      }
-    }
-  }
-}
 
 void linear(const LinearRange& range) {
   switch (range.kind) {
     case Kind::kF32:
-      return linear_range<F32Panel>(range);
+      return linear_range<FloatProduct<F32Panel>>(range);
     case Kind::kF16:
-      return linear_range<F16Panel>(range);
+      return linear_range<FloatProduct<F16Panel>>(range);
     case Kind::kBF16:
-      return linear_range<BF16Panel>(range);
+      return linear_range<FloatProduct<BF16Panel>>(range);
     case Kind::kQ4_0:
-      return linear_range<Q4_0Panel>(range);
+      return linear_range<FloatProduct<Q4_0Panel>>(range);
     case Kind::kQ4_1:
-      return linear_range<Q4_1Panel>(range);
+      return linear_range<FloatProduct<Q4_1Panel>>(range);
     case Kind::kQ5_0:
-      return linear_range<Q5_0Panel>(range);
+      return linear_range<FloatProduct<Q5_0Panel>>(range);
     case Kind::kQ5_1:
-      return linear_range<Q5_1Panel>(range);
+      return linear_range<FloatProduct<Q5_1Panel>>(range);
     case Kind::kQ8_0:
-      return linear_range<Q8_0Panel>(range);
+      return linear_range<FloatProduct<Q8_0Panel>>(range);
     case Kind::kQ4_K:
-      return linear_range<Q4_KPanel>(range);
+      return linear_range<FloatProduct<Q4_KPanel>>(range);
     case Kind::kQ5_K:
-      return linear_range<Q5_KPanel>(range);
+      return linear_range<FloatProduct<Q5_KPanel>>(range);
     case Kind::kQ6_K:
-      return linear_range<Q6_KPanel>(range);
+      return linear_range<FloatProduct<Q6_KPanel>>(range);
   }
 }
 

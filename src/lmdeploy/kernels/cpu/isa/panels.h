@@ -1,6 +1,6 @@
 // Readers of packed panels (panel_layout.h), one struct per kind. A reader gives a panel's columns as f32
-// integers, some times a power of 16 (has_shifted_columns), and the scale and min of each group; linear.cc
-// does the rest.
+// integers, some times a power of 16 (has_shifted_columns), or as bytes, four columns to a lane, and the
+// scale and min of each group; linear.cc and linear_int8.cc do the rest.
 #pragma once
 
 #include "lmdeploy/kernels/cpu/isa/simd.h"
@@ -64,16 +64,31 @@ struct QuantPanel {
   }
 };
 
-/// Q8_0: a word is one column.
+/// Q8_0: a word is 8 columns, the even ones and the odd ones.
 struct Q8_0Panel : QuantPanel<kQ8_0Unit, 0, false> {
-  static constexpr int kWord = 1;
+  static constexpr int kWord = 8;
   static constexpr bool kShifted = false;
   static constexpr bool kSlowDecode = false;
-  using Word = Row16;
+  static constexpr int kMaxInteger = 128;  // its magnitude
+  static constexpr bool kSigned = true;
+  static constexpr int kIntegerBias = 0;
+
+  struct Word {
+    Word16 half[2];
+  };
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
-    return load16_i8(unit(panel, group) + word * kPanelRows);
+    const std::byte* at = unit(panel, group) + word * 128;
+    return {{load_words(at), load_words(at + 64)}};
   }
-  static LMD_INLINE Row16 column(const Word& word, int) { return word; }
+  static LMD_INLINE Row16 column(const Word& word, int j) {
+    Row16 r;
+    for (int i = 0; i < kVecs; ++i)
+      r.v[i] = to_f32(bit_cast_to<VecI>(word.half[j % 2].v[i] << (24 - j / 2 * 8)) >> 24);
+    return r;
+  }
+  static LMD_INLINE VecI bytes(const Word& word, int i, int half) {
+    return bit_cast_to<VecI>(word.half[half].v[i]);
+  }
 };
 
 /// Kinds of 4 low bits and perhaps high bits: a word is 8 columns.
@@ -84,6 +99,9 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   static constexpr bool kShifted = true;
   static constexpr bool kSlowDecode = kUnit.high_bits > 0;
   static constexpr uint32_t kHighMask = ((1u << kUnit.high_bits) - 1) << 4;
+  static constexpr int kMaxInteger = (16 << kUnit.high_bits) - 1;
+  static constexpr bool kSigned = false;
+  static constexpr int kIntegerBias = kBiasInMin ? 0 : kBias;
 
   struct Word {
     Word16 low;
@@ -116,6 +134,17 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
     Row16 r;
     for (int i = 0; i < kVecs; ++i) r.v[i] = to_f32(integer(word, i, j));
     return r;
+  }
+
+  /// The even (half 0) or odd columns as stored, with the bias.
+  static LMD_INLINE VecI bytes(const Word& word, int i, int half) {
+    VecU q = (word.low.v[i] >> (4 * half)) & 0x0f0f0f0fu;
+    if constexpr (kUnit.high_bits > 0) {
+      // Column j's high bits lie 4 (j + 1) bits up, all around the word.
+      const VecU high = half == 1 ? (word.high.v[i] >> 4) | (word.high.v[i] << 28) : word.high.v[i];
+      q |= high & (kHighMask * 0x01010101u);
+    }
+    return bit_cast_to<VecI>(q);
   }
 };
 

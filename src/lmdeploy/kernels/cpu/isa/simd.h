@@ -1,6 +1,7 @@
 // Vectors of the instruction set that a translation unit is compiled for. Only for cpu/isa/: everything here
 // has internal linkage and is inlined, so that nothing compiled for one instruction set is ever linked into
-// another. LMDEPLOY_ISA names the namespace (portable, avx2, avx512), LMDEPLOY_ISA_LEVEL is 0, 1 or 2.
+// another. LMDEPLOY_ISA names the namespace (portable, avx2, avx2vnni, avx512, avx512vnni),
+// LMDEPLOY_ISA_LEVEL is 0, 1, 1, 2 or 2, LMDEPLOY_VNNI is 1 where bytes are multiplied by one instruction.
 #pragma once
 
 #include <cstddef>
@@ -139,6 +140,8 @@ LMD_INLINE VecI widen(V v) {
 #endif
 
 LMD_INLINE VecF to_f32(VecI v) { return __builtin_convertvector(v, VecF); }
+/// The nearest integer, ties to even, of values below 2^22.
+LMD_INLINE VecI round_to_int(VecF v) { return bit_cast_to<VecI>(v + 0x1.8p23f) - 0x4b400000; }
 LMD_INLINE VecF bf16_to_f32(VecU16 v) { return bit_cast_to<VecF>(widen(v) << 16); }
 
 LMD_INLINE VecF f16_to_f32(VecU16 v) {

@@ -5,9 +5,16 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
+#if LMDEPLOY_ISA_LEVEL == 0
+constexpr auto kLinearInt8 = nullptr;
+#else
+constexpr auto kLinearInt8 = linear_int8;
+#endif
+
 constexpr IsaOps kOps = {.token_tile = kTokenTile,
                          .pack_tokens = pack_tokens,
                          .linear = linear,
+                         .linear_int8 = kLinearInt8,
                          .pack_queries = pack_queries,
                          .attention_span = attention_span,
                          .merge_spans = merge_spans,

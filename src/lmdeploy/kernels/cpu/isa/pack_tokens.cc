@@ -1,0 +1,98 @@
+// The tokens of a linear() in the forms that its products read (PackedTokens).
+#include "lmdeploy/kernels/cpu/isa/functions.h"
+#include "lmdeploy/kernels/cpu/isa/micro.h"
+
+namespace lmdeploy::cpu::LMDEPLOY_ISA {
+namespace {
+
+/// Sum of kSumGroup values, in one order for all callers.
+LMD_INLINE float sum_group(const float* x) {
+  VecF sum = load(x);
+  for (int i = kLanes; i < kSumGroup; i += kLanes) sum += load(x + i);
+  return reduce_add(sum);
+}
+
+/// dst[k * step] = row[k] / 16^(k % 8), but row[k] where k % 8 is 7. `cols` is a multiple of 8.
+void pack_shifted(float* dst, int64_t step, const float* row, int64_t cols) {
+  constexpr float kFactors[8] = {0x1p0f, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 0x1p0f};
+  for (int64_t k = 0; k < cols; k += 8)
+    for (int64_t j = 0; j < 8; ++j) dst[(k + j) * step] = row[k + j] * kFactors[j];
+}
+
+/// The largest magnitude of kSumGroup values; NaN where one is infinite or NaN.
+LMD_INLINE float group_magnitude(const float* x) {
+  VecF most{}, zero{};
+  for (int i = 0; i < kSumGroup; i += kLanes) {
+    const VecF v = load(x + i);
+    most = larger(absolute(v), most);
+    zero += v * 0.0f;
+  }
+  return reduce_max(most) + reduce_add(zero);
+}
+
+/// One group: words of four bytes go to dst, step bytes apart: even columns, odd columns of 8. Returns the
+/// scale.
+LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int64_t sum_step,
+                                const float* x) {
+  constexpr float kLeast = 0x1p-100f;  // below it the inverse could overflow; such groups count as 0
+  const float magnitude = group_magnitude(x);
+  const VecF inverse = splat(magnitude >= kLeast ? 127 / magnitude : 0.0f);
+  int8_t q[kSumGroup];
+  for (int i = 0; i < kSumGroup; i += kLanes)
+    store_as(q + i, __builtin_convertvector(round_to_int(load(x + i) * inverse), VecI8));
+  for (int half = 0; half < 2; ++half) {
+    int32_t sum = 0;
+    for (int k = 0; k < 16; ++k) sum += q[half * 16 + k];
+    sums[half * sum_step] = sum;
+  }
+  for (int word = 0; word < kSumGroup / 8; ++word) {
+    const int8_t* from = q + word * 8;
+    const int8_t words[8] = {from[0], from[2], from[4], from[6], from[1], from[3], from[5], from[7]};
+    __builtin_memcpy(dst + 2 * word * step, words, 4);
+    __builtin_memcpy(dst + (2 * word + 1) * step, words + 4, 4);
+  }
+  return magnitude < kLeast ? 0 : magnitude / 127;
+}
+
+/// Token t of a tile of `size` tokens whose first element is `begin` in each form.
+void pack_int8(const PackedTokens& packed, int64_t begin, int64_t size, int64_t t, const float* row) {
+  const int64_t num_groups = packed.cols / kSumGroup;
+  std::byte* q = reinterpret_cast<std::byte*>(packed.q + begin * packed.cols) + t * 4;
+  float* scales = packed.q_scales + begin * num_groups + t;
+  float* sums = packed.sums + begin * num_groups + t;
+  int32_t* q_sums = packed.q_sums + begin * num_groups * 2 + t;
+  for (int64_t g = 0; g < num_groups; ++g) {
+    int32_t* q_sum = q_sums + 2 * g * size;
+    const float scale = quantize_group(q + g * kSumGroup * size, 4 * size, q_sum, size, row + g * kSumGroup);
+    scales[g * size] = scale;
+    sums[g * size] = scale * static_cast<float>(q_sum[0] + q_sum[size]);
+  }
+}
+
+}  // namespace
+
+void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,
+                 int64_t end_tile) {
+  const int64_t cols = packed.cols;
+  const int64_t num_sums = cols / kSumGroup;
+  for (int64_t tile = first_tile; tile < end_tile; ++tile) {
+    const int64_t begin = tile_begin(tile, packed.tokens, packed.num_tiles);
+    const int64_t size = tile_begin(tile + 1, packed.tokens, packed.num_tiles) - begin;
+    for (int64_t t = 0; t < size; ++t) {
+      const float* row = x + (begin + t) * stride;
+      if (packed.x != nullptr) {
+        float* dst = packed.x + begin * cols + t;
+        for (int64_t k = 0; k < cols; ++k) dst[k * size] = row[k];
+      }
+      if (packed.shifted_x != nullptr) pack_shifted(packed.shifted_x + begin * cols + t, size, row, cols);
+      if (packed.q != nullptr) {
+        pack_int8(packed, begin, size, t, row);
+      } else if (packed.sums != nullptr) {
+        float* dst = packed.sums + begin * num_sums + t;
+        for (int64_t g = 0; g < num_sums; ++g) dst[g * size] = sum_group(row + g * kSumGroup);
+      }
+    }
+  }
+}
+
+}  // namespace lmdeploy::cpu::LMDEPLOY_ISA

@@ -16,7 +16,11 @@ class DemoModel : public testing::TestWithParam<DType> {
   void SetUp() override {
     if (!std::filesystem::exists(demo_model()))
       GTEST_SKIP() << "needs " << demo_model() << ": make demo fetches it";
-    kernels_ = make_cpu_kernels(std::make_shared<ThreadPool>());
+    load({});
+  }
+
+  void load(const CpuOptions& options) {
+    kernels_ = make_cpu_kernels(std::make_shared<ThreadPool>(), options);
     checkpoint_ = open_checkpoint(demo_model());
     model_ = load_model(*checkpoint_, *kernels_, {.max_step_tokens = 256, .max_logit_rows = 256});
     tokenizer_ = Tokenizer::load(demo_model());
@@ -63,9 +67,13 @@ TEST_P(DemoModel, GreedyTextEqualsTheReferenceUpToANearTie) {
 
 TEST_P(DemoModel, PerplexityIsWithinHalfAPercent) {
   const double want = std::exp(expected_.at("mean_nll").as_double());
-  const double got = std::exp(mean_nll(*model_, *kernels_, GetParam(), perplexity_ids(*tokenizer_)));
-  std::printf("perplexity %.5f, reference %.5f (%+.4f %%)\n", got, want, 100 * (got / want - 1));
-  EXPECT_NEAR(got, want, 0.005 * want);
+  for (const bool int8_activations : {false, true}) {
+    load({.int8_activations = int8_activations});
+    const double got = std::exp(mean_nll(*model_, *kernels_, GetParam(), perplexity_ids(*tokenizer_)));
+    std::printf("perplexity%s %.5f, reference %.5f (%+.4f %%)\n",
+                int8_activations ? " of int8 activations" : "", got, want, 100 * (got / want - 1));
+    EXPECT_NEAR(got, want, 0.005 * want);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, DemoModel, testing::Values(DType::kF32, DType::kF16),

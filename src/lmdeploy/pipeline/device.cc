@@ -60,7 +60,8 @@ void check_config(const PipelineConfig& config) {
 }
 
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config) {
-  return make_cpu_kernels(std::make_shared<ThreadPool>(config.num_threads));
+  return make_cpu_kernels(std::make_shared<ThreadPool>(config.num_threads),
+                          {.int8_activations = config.dtype != "float32"});
 }
 
 DType kv_dtype(const std::string& dtype) {

@@ -19,13 +19,26 @@ Tensor random_weight(DType dtype, const LinearShape& shape) {
   return weight;
 }
 
-void run_linear(benchmark::State& state, DType dtype, bool int8, LinearShape shape, int64_t tokens) {
-  const Kernels& kernels = bench_kernels(int8);
+using Copies = std::vector<std::unique_ptr<PackedWeight>>;
+
+/// Kept until another weight is asked for: a benchmark is entered many times.
+const Copies& cold_copies(DType dtype, bool int8, const LinearShape& shape) {
+  static std::string kept;
+  static Copies copies;
+  const std::string wanted = cat(dtype, int8, shape.rows, "x", shape.cols);
+  if (kept == wanted) return copies;
+  copies.clear();
   const Tensor weight = random_weight(dtype, shape);
   const ConstTensorView parts[] = {weight};
-  std::vector<std::unique_ptr<PackedWeight>> copies;
   const int64_t num_copies = std::max<int64_t>(1, kColdBytes / static_cast<int64_t>(weight.bytes()));
-  for (int64_t i = 0; i < num_copies; ++i) copies.push_back(kernels.pack_weight(parts));
+  for (int64_t i = 0; i < num_copies; ++i) copies.push_back(bench_kernels(int8).pack_weight(parts));
+  kept = wanted;
+  return copies;
+}
+
+void run_linear(benchmark::State& state, DType dtype, bool int8, LinearShape shape, int64_t tokens) {
+  const Kernels& kernels = bench_kernels(int8);
+  const Copies& copies = cold_copies(dtype, int8, shape);
   const Tensor x(DType::kF32, {tokens, shape.cols}), out(DType::kF32, {tokens, shape.rows});
   for (float& value : x.span<float>()) value = 0.5f;
   size_t next = 0;
@@ -34,7 +47,7 @@ void run_linear(benchmark::State& state, DType dtype, bool int8, LinearShape sha
     next = (next + 1) % copies.size();
   }
   report_rates(state, static_cast<double>(copies[0]->bytes()),
-               2.0 * static_cast<double>(tokens * shape.rows * shape.cols));
+               2.0 * static_cast<double>(tokens * shape.rows * shape.cols), int8);
 }
 
 void register_all() {
@@ -44,9 +57,9 @@ void register_all() {
                             DType::kQ5_1, DType::kBF16, DType::kF16, DType::kF32}) {
     for (const LinearShape& shape : kShapes) {
       if (shape.cols % block_size(dtype) != 0) continue;
-      for (const int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
-        for (const bool int8 : {false, true}) {
-          if (int8 && !is_quantized(dtype)) continue;
+      for (const bool int8 : {false, true}) {
+        if (int8 && !is_quantized(dtype)) continue;
+        for (const int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
           const std::string name = cat("linear/", dtype, int8 ? "/int8/" : "/f32/", shape.rows, "x",
                                        shape.cols, "/tokens:", tokens);
           benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {

@@ -84,6 +84,26 @@ typedef float Wide16 __attribute__((vector_size(64)));
 LMD_FMA_CHAINS(fma_chains_avx2, "avx2,fma", Wide8)
 LMD_FMA_CHAINS(fma_chains_avx512, "avx512f", Wide16)
 #undef LMD_FMA_CHAINS
+
+// The same for byte products; without VNNI two instructions to 16-bit sums.
+#define LMD_DOT_CHAINS(name, isa, type, ...)                                       \
+  __attribute__((target(isa), noinline)) inline void name(int64_t steps) {         \
+    type sums[12] = {};                                                            \
+    type a = type{} + 0.5f, b = type{} + 1.0f;                                     \
+    for (int64_t i = 0; i < steps; ++i) {                                          \
+      __asm__ volatile("" : "+x"(a), "+x"(b));                                     \
+      for (type & sum : sums) {                                                    \
+        type product{};                                                            \
+        __asm__ volatile(__VA_ARGS__ : "+v"(sum), "+v"(product) : "v"(a), "v"(b)); \
+      }                                                                            \
+    }                                                                              \
+    for (type & sum : sums) __asm__ volatile("" : : "v"(sum));                     \
+  }
+LMD_DOT_CHAINS(dot_chains_avx2, "avx2", Wide8, "vpmaddubsw %2, %3, %1\n\tvpaddw %1, %0, %0")
+LMD_DOT_CHAINS(dot_chains_avx2vnni, "avx2,avxvnni", Wide8, "%{vex%} vpdpbusd %2, %3, %0")
+LMD_DOT_CHAINS(dot_chains_avx512, "avx512bw", Wide16, "vpmaddubsw %2, %3, %1\n\tvpaddw %1, %0, %0")
+LMD_DOT_CHAINS(dot_chains_avx512vnni, "avx512bw,avx512vnni", Wide16, "vpdpbusd %2, %3, %0")
+#undef LMD_DOT_CHAINS
 #endif
 
 /// f32 operations per second of all threads together (a multiply-add is two); 0 where it cannot be measured.
@@ -102,17 +122,37 @@ inline double probe_f32_flops() {
 #endif
 }
 
+/// Operations per second of byte products (a product and an addition are two); 0 where there are none.
+inline double probe_int8_ops() {
+#if defined(__x86_64__)
+  constexpr int64_t kSteps = 2000000;
+  const CpuIsa isa = best_cpu_isa();
+  if (isa == CpuIsa::kPortable) return 0;
+  const auto chains = isa == CpuIsa::kAvx512Vnni ? dot_chains_avx512vnni
+                      : isa == CpuIsa::kAvx512   ? dot_chains_avx512
+                      : isa == CpuIsa::kAvx2Vnni ? dot_chains_avx2vnni
+                                                 : dot_chains_avx2;
+  const bool wide = isa == CpuIsa::kAvx512Vnni || isa == CpuIsa::kAvx512;
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) best = std::min(best, seconds_of([&](int) { chains(kSteps); }));
+  return static_cast<double>(kSteps * 12 * 2 * (wide ? 64 : 32) * bench_threads()->num_threads()) / best;
+#else
+  return 0;
+#endif
+}
+
 struct MachinePeaks {
   double bytes_per_s;
   double flops;
+  double int8_ops;
 };
 inline const MachinePeaks& machine_peaks() {
-  static const MachinePeaks peaks = {probe_read_bandwidth(), probe_f32_flops()};
+  static const MachinePeaks peaks = {probe_read_bandwidth(), probe_f32_flops(), probe_int8_ops()};
   return peaks;
 }
 
 /// Adds GB/s and GFLOP/s of an iteration, each with its share of the machine's peak in percent.
-inline void report_rates(benchmark::State& state, double bytes, double flops) {
+inline void report_rates(benchmark::State& state, double bytes, double flops, bool in_int8 = false) {
   using benchmark::Counter;
   const double iterations = static_cast<double>(state.iterations());
   const auto rate = [&](double amount) { return Counter(amount * iterations, Counter::kIsRate); };
@@ -120,7 +160,8 @@ inline void report_rates(benchmark::State& state, double bytes, double flops) {
   state.counters["read%"] = rate(100 * bytes / machine_peaks().bytes_per_s);
   if (flops == 0) return;
   state.counters["GFLOP/s"] = rate(flops * 1e-9);
-  if (machine_peaks().flops > 0) state.counters["fma%"] = rate(100 * flops / machine_peaks().flops);
+  const double peak = in_int8 ? machine_peaks().int8_ops : machine_peaks().flops;
+  if (peak > 0) state.counters[in_int8 ? "dot%" : "fma%"] = rate(100 * flops / peak);
 }
 
 /// The working set that no cache holds: benchmarks take turns on copies of this many bytes in all.

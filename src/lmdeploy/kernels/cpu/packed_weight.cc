@@ -2,6 +2,7 @@
 #include "lmdeploy/kernels/cpu/packed_weight.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "lmdeploy/core/error.h"
@@ -35,36 +36,35 @@ const UnitLayout& unit_layout(DType dtype) {
   LMD_CHECK(false, to_string(dtype), " has no unit");
 }
 
-// Integers of `bits` bits of one row of a plane.
-class PlaneRow {
- public:
-  PlaneRow(std::byte* plane, int bits, int64_t lane) : plane_(plane), bits_(bits), lane_(lane) {}
+// Where the integer of a column lies in a row of a plane of `bits` bits.
+constexpr int first_bit(int64_t column, int bits) {
+  return bits == 8 ? static_cast<int>(column % 8 / 2 * 8) : plane_bit(column, bits);
+}
+constexpr int64_t word_index(int64_t column, int bits) {
+  return bits == 8 ? column / 8 * 2 + column % 2 : column / (32 / bits);
+}
 
-  // The plane must hold 0 there.
-  void put(int64_t column, uint32_t value) const {
-    const uint32_t word = read(column) | (value << first_bit(column));
-    std::memcpy(address(column), &word, sizeof(word));
-  }
-  uint32_t get(int64_t column) const { return (read(column) >> first_bit(column)) & ((1u << bits_) - 1); }
+uint32_t get_integer(const std::byte* plane, int bits, int64_t lane, int64_t column) {
+  uint32_t word = 0;
+  std::memcpy(&word, plane + (word_index(column, bits) * kPanelRows + lane) * 4, sizeof(word));
+  return (word >> first_bit(column, bits)) & ((1u << bits) - 1);
+}
 
- private:
-  int first_bit(int64_t column) const {
-    return bits_ == 8 ? static_cast<int>(column % 8 / 2 * 8) : plane_bit(column, bits_);
+// One row of a plane: the integers of bits [kFrom, kFrom + kBits) of q.
+template <int kBits, int kFrom>
+void put_integers(std::byte* plane, int64_t lane, const uint8_t* q, int64_t columns) {
+  constexpr int64_t kColumns = kBits == 8 ? 8 : 32 / kBits;  // in whole words
+  constexpr int64_t kWords = kColumns * kBits / 32;
+  for (int64_t first = 0; first < columns; first += kColumns) {
+    uint32_t words[kWords] = {};
+    for (int64_t k = 0; k < kColumns; ++k) {
+      const uint32_t value = (static_cast<uint32_t>(q[first + k]) >> kFrom) & ((1u << kBits) - 1);
+      words[word_index(k, kBits)] |= value << first_bit(k, kBits);
+    }
+    for (int64_t w = 0; w < kWords; ++w)
+      std::memcpy(plane + ((first * kBits / 32 + w) * kPanelRows + lane) * 4, &words[w], sizeof(uint32_t));
   }
-  std::byte* address(int64_t column) const {
-    const int64_t word = bits_ == 8 ? column / 8 * 2 + column % 2 : column / (32 / bits_);
-    return plane_ + (word * kPanelRows + lane_) * 4;
-  }
-  uint32_t read(int64_t column) const {
-    uint32_t word = 0;
-    std::memcpy(&word, address(column), sizeof(word));
-    return word;
-  }
-
-  std::byte* plane_;
-  int bits_;
-  int64_t lane_;
-};
+}
 
 void put_f16(std::byte* values, int64_t lane, F16 value) {
   std::memcpy(values + lane * 2, &value, sizeof(value));
@@ -77,14 +77,13 @@ F16 get_f16(const std::byte* values, int64_t lane) {
 
 void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int64_t lane,
                const QuantBlock& block) {
-  const PlaneRow low(unit, u.low_bits, lane);
-  const PlaneRow high(unit + std::max<int64_t>(0, u.high), std::max(1, u.high_bits), lane);
-  const uint32_t low_mask = (1u << u.low_bits) - 1;
-  for (int64_t k = 0; k < u.columns; ++k) {
-    const auto q = static_cast<uint32_t>(block.q[static_cast<size_t>(k)] + kind.bias);
-    low.put(k, q & low_mask);  // Q8_0: two's complement, no bias
-    if (u.high_bits > 0) high.put(k, q >> u.low_bits);
-  }
+  std::array<uint8_t, 256> q;
+  for (size_t k = 0; k < static_cast<size_t>(u.columns); ++k)
+    q[k] = static_cast<uint8_t>(block.q[k] + kind.bias);  // Q8_0: two's complement, no bias
+  if (u.low_bits == 8) put_integers<8, 0>(unit, lane, q.data(), u.columns);
+  if (u.low_bits == 4) put_integers<4, 0>(unit, lane, q.data(), u.columns);
+  if (u.high_bits == 1) put_integers<1, 4>(unit + u.high, lane, q.data(), u.columns);
+  if (u.high_bits == 2) put_integers<2, 4>(unit + u.high, lane, q.data(), u.columns);
   if (!kind.k_scales) {
     put_f16(unit + u.scale, lane, block.d);
     if (kind.has_min) put_f16(unit + u.min, lane, block.dmin);
@@ -100,12 +99,10 @@ void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int6
 }
 
 QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind& kind, int64_t lane) {
-  auto* planes = const_cast<std::byte*>(unit);  // PlaneRow::get only reads
-  const PlaneRow low(planes, u.low_bits, lane);
-  const PlaneRow high(planes + std::max<int64_t>(0, u.high), std::max(1, u.high_bits), lane);
   QuantBlock block{};
   for (int64_t k = 0; k < u.columns; ++k) {
-    const uint32_t stored = low.get(k) | (u.high_bits > 0 ? high.get(k) << u.low_bits : 0);
+    uint32_t stored = get_integer(unit, u.low_bits, lane, k);
+    if (u.high_bits > 0) stored |= get_integer(unit + u.high, u.high_bits, lane, k) << u.low_bits;
     block.q[static_cast<size_t>(k)] = static_cast<int8_t>(static_cast<int>(stored) - kind.bias);
   }
   block.d = get_f16(unit + (kind.k_scales ? u.d : u.scale), lane);
@@ -118,12 +115,12 @@ QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind
   return block;
 }
 
-// panel[k][lane] = row[k]
-void put_plain_row(std::byte* panel, int64_t element_bytes, int64_t lane, const std::byte* row,
-                   int64_t cols) {
+// panel[k][lane] = row[k], with elements of the size of T
+template <typename T>
+void put_plain_row(std::byte* panel, int64_t lane, const std::byte* row, int64_t cols) {
   for (int64_t k = 0; k < cols; ++k)
-    std::memcpy(panel + (k * kPanelRows + lane) * element_bytes, row + k * element_bytes,
-                static_cast<size_t>(element_bytes));
+    std::memcpy(panel + (k * kPanelRows + lane) * static_cast<int64_t>(sizeof(T)),
+                row + k * static_cast<int64_t>(sizeof(T)), sizeof(T));
 }
 
 void pack_panel(std::byte* panel, int64_t panel_bytes, ConstTensorView part, int64_t first_row) {
@@ -132,7 +129,8 @@ void pack_panel(std::byte* panel, int64_t panel_bytes, ConstTensorView part, int
   for (int64_t lane = 0; lane < rows; ++lane) {
     const std::byte* row = part.row_data(first_row + lane);
     if (!is_quantized(part.dtype())) {
-      put_plain_row(panel, block_bytes(part.dtype()), lane, row, part.cols());
+      const auto put = part.dtype() == DType::kF32 ? put_plain_row<uint32_t> : put_plain_row<uint16_t>;
+      put(panel, lane, row, part.cols());
       continue;
     }
     const UnitLayout& u = unit_layout(part.dtype());

@@ -67,6 +67,7 @@ FakeModel::FakeModel(const FakeOptions& options)
   spec_.architecture = "FakeForCausalLM";
   spec_.vocab_size = options.vocab_size;
   spec_.max_positions = options.max_positions;
+  spec_.learned_positions = options.learned_positions;
   spec_.rope = options.rope;
   for (const int64_t window : options.windows) groups_.push_back({window});
   const auto remembers = [](const KvGroup& group) { return group.window != 1; };

@@ -19,6 +19,7 @@ namespace lmdeploy::testing {
 struct FakeOptions {
   int64_t vocab_size = 64;
   int64_t max_positions = 4096;
+  bool learned_positions = false;
   RopeSpec rope = {};
   int64_t max_step_tokens = 1 << 20;  // a larger step fails
   int64_t max_logit_rows = 512;

@@ -145,5 +145,25 @@ TEST(Config, PoolIsWhatTheBatchNeedsOrAQuarterOfTheMemory) {
   EXPECT_EQ(resolve_config(config, model, size_t{1} << 40).session_len, 4096) << "the model's";
 }
 
+// Other models warn; this one has no row to add.
+TEST(Config, SessionsEndWithTheLearnedPositions) {
+  FakeModel model({.max_positions = 1024, .learned_positions = true});
+  EngineConfig config;
+  config.max_batch_size = 3;
+  EXPECT_EQ(resolve_config(config, model, size_t{1} << 40).session_len, 1024) << "the model's";
+  config.session_len = 1024;
+  EXPECT_EQ(resolve_config(config, model, size_t{1} << 40).session_len, 1024);
+  config.session_len = 1025;
+  try {
+    resolve_config(config, model, size_t{1} << 40);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("session_len is 1025; expected at most 1024"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(resolve_config(config, FakeModel({.max_positions = 1024}), size_t{1} << 40).session_len, 1025);
+}
+
 }  // namespace
 }  // namespace lmdeploy::testing

@@ -244,6 +244,55 @@ GgufTwinFamily phi3(const std::string& fixture) {
   return family;
 }
 
+JsonObject random_config(const char* architecture) {
+  return {{"architectures", JsonArray{Json(architecture)}},
+          {"hidden_size", 64},
+          {"intermediate_size", 96},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"vocab_size", 262},
+          {"max_position_embeddings", 128},
+          {"layer_norm_eps", 1e-5},
+          {"rope_theta", 10000.0}};
+}
+
+// StableLM 2 12B: a norm of its own for each head.
+GgufTwinFamily stablelm_12b() {
+  GgufTwinFamily family = {
+      "stablelm_2_12b", "", "stablelm",
+      with_biases(ends() +
+                  in_layers(kLayers, Rules{{"input_layernorm", "attn_norm"}} + attention() + mlp())) +
+          in_layers(kLayers, weights({{"self_attn.q_layernorm.norms.{e}", "attn_q_norm", Form::kStacked},
+                                      {"self_attn.k_layernorm.norms.{e}", "attn_k_norm", Form::kStacked}})),
+      grouped() + Keys{kTheta,
+                       {"attention.layer_norm_epsilon", "layer_norm_eps", kF32},
+                       {"use_parallel_residual", "use_parallel_residual", kBool}}};
+  family.fixed = {fixed_int("rope.dimension_count", 4)};
+  family.random = random_config("StableLmForCausalLM");
+  family.random["partial_rotary_factor"] = 0.25;
+  family.random["use_parallel_residual"] = family.random["qk_layernorm"] = true;
+  family.seed = 1;
+  return family;
+}
+
+// Command R+: the same in one tensor.
+GgufTwinFamily command_r_plus() {
+  GgufTwinFamily family = {
+      "command_r_plus", "", "command-r",
+      weights(ends() + in_layers(kLayers, Rules{{"input_layernorm", "attn_norm"}} + attention() + mlp() +
+                                              Rules{{"self_attn.q_norm", "attn_q_norm", Form::kByHead},
+                                                    {"self_attn.k_norm", "attn_k_norm", Form::kByHead}})),
+      grouped() + Keys{kTheta,
+                       {"attention.layer_norm_epsilon", "layer_norm_eps", kF32},
+                       {"logit_scale", "logit_scale", kF32}}};
+  family.random = random_config("CohereForCausalLM");
+  family.random["use_qk_norm"] = family.random["tie_word_embeddings"] = true;
+  family.random["logit_scale"] = 0.5;
+  family.seed = 1;
+  return family;
+}
+
 std::vector<GgufTwinFamily> make_families() {
   const GgufTwinKey window = {"attention.sliding_window", "sliding_window"};
   const Keys layer_eps = {{"attention.layer_norm_epsilon", "layer_norm_eps", kF32}};
@@ -339,6 +388,8 @@ std::vector<GgufTwinFamily> make_families() {
       deepseek2("deepseek_v2_whole", "deepseek_v2_lite", false),
       deepseek2("deepseek_v3", "deepseek_v3", true),
       deepseek2_yarn(),
+      stablelm_12b(),
+      command_r_plus(),
   };
   for (GgufTwinFamily& family : all) {
     if (family.name == "stablelm") family.fixed = {fixed_int("rope.dimension_count", 4)};
@@ -460,7 +511,8 @@ class TwinWriter {
     Values all = joined(parts);
     const auto count = static_cast<int64_t>(parts.size());
     if (rule.form == Form::kStacked) {
-      all.shape = {count, parts[0].rows(), parts[0].cols()};
+      all.shape = parts[0].shape.rank() == 1 ? Shape{count, parts[0].cols()}
+                                             : Shape{count, parts[0].rows(), parts[0].cols()};
     } else if (parts[0].shape.rank() == 1) {
       all.shape = {static_cast<int64_t>(all.data.size())};
     } else {
@@ -483,6 +535,8 @@ class TwinWriter {
         return transposed(in);
       case Form::kSqueezed:
         return {{in.cols()}, in.data};
+      case Form::kByHead:
+        return {{static_cast<int64_t>(in.data.size()) / dim, dim}, in.data};
       case Form::kKeysOfHeads:
       case Form::kValuesOfHeads:
         return part_of_heads(in, form == Form::kKeysOfHeads);

@@ -17,7 +17,8 @@ enum class Form {
   kTransposed,    // [in, out] becomes [out, in]
   kUngrouped,     // rows by kv head become q, k, v
   kSqueezed,      // [1, n] becomes [n]
-  kStacked,       // of several tensors, "{e}" in the name: [experts, ...]
+  kStacked,       // of several tensors, "{e}" in the name: [experts or heads, ...]
+  kByHead,        // [heads * d] becomes [heads, d]
   kFusedQkv,      // "{qkv}" in the name: three tensors one after the other
   kKeysOfHeads,   // of kv_b_proj: [heads, rank, nope]
   kValuesOfHeads  // of kv_b_proj: [heads, value, rank]
@@ -40,6 +41,8 @@ struct GgufTwinFamily {
   std::vector<GgufTwinKey> keys;
   std::vector<GgufItem> fixed = {};  // entries that config.json does not have
   JsonObject overrides = {};         // of the hub's config: what the file cannot say, or says otherwise
+  JsonObject random = {};            // instead of a fixture: the config of a random checkpoint,
+  uint64_t seed = 0;                 // and its seed, which decides in which form it is stored
 };
 
 const std::vector<GgufTwinFamily>& gguf_twin_families();

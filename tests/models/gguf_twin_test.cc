@@ -11,6 +11,7 @@
 #include "gguf_families.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/models/step_runner.h"
+#include "random_family.h"
 #include "random_llama.h"
 
 namespace lmdeploy::testing {
@@ -101,6 +102,10 @@ INSTANTIATE_TEST_SUITE_P(Backends, GgufTwinTest, ::testing::ValuesIn(backend_nam
 class GgufFamilyTest : public ::testing::TestWithParam<std::tuple<size_t, std::string>> {
  protected:
   void SetUp() override {
+    if (!family_.random.empty()) {
+      hub_ = std::make_unique<MemoryCheckpoint>(make_random_family(family_.random, family_.seed));
+      return;
+    }
     const std::string folder = find_fixture(family_.fixture);
     if (folder.empty())
       GTEST_SKIP() << "the checkpoint " << family_.fixture << " is not part of the repository";

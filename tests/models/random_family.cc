@@ -6,6 +6,7 @@
 #include "draw.h"
 #include "lmdeploy/models/decoder_weights.h"
 #include "lmdeploy/models/registry.h"
+#include "lmdeploy/models/spec_check.h"
 #include "lmdeploy/models/stored_weight.h"
 
 namespace lmdeploy::testing {
@@ -95,8 +96,8 @@ MemoryCheckpoint make_random_family(const JsonObject& config, uint64_t seed) {
   MemoryCheckpoint checkpoint;
   checkpoint.mutable_config() = config;
   const ConfigReader cfg(checkpoint.config(), "random config");
-  const ModelFamily& family = find_family(cfg.architecture(), "random config");
-  const DecoderSpec spec = family.read_spec(cfg);
+  const ModelFamily& family = find_family(cfg);
+  const DecoderSpec spec = checked_spec(family, cfg);
   Filler(spec, seed, checkpoint).fill(family.weights);
   return checkpoint;
 }

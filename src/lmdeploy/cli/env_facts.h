@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "lmdeploy/pipeline/model_check.h"
+
 namespace lmdeploy {
 
 struct Environment;
@@ -32,6 +34,12 @@ struct BuildFacts {
   std::vector<VersionPair> gpu_archs;  // built for
 };
 
+/// A model that was asked about.
+struct ModelFacts {
+  std::string name;  // as it was given
+  ModelCheck check;
+};
+
 struct EnvFacts {
   BuildFacts build;
   std::string platform;            // "linux"
@@ -48,6 +56,7 @@ struct EnvFacts {
   std::optional<std::string> gpu_topology;                                   // nvidia-smi topo -m
   std::optional<std::string> python;                                         // version and path
   std::vector<std::pair<std::string, std::optional<std::string>>> packages;  // name, version
+  std::optional<ModelFacts> model;
   std::optional<std::string> shadowing_folder;  // holds a lmdeploy/ that Python would import from here
 };
 

@@ -7,6 +7,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/json.h"
+#include "lmdeploy/pipeline/pipeline.h"
 
 namespace lmdeploy {
 namespace {
@@ -68,6 +69,24 @@ void add_build(const BuildFacts& build, EnvReport& report) {
   report.emplace_back("CUDA build", cuda_build(build));
 }
 
+void add_model(const ModelFacts& model, EnvReport& report) {
+  const ModelCheck& check = model.check;
+  report.emplace_back("Model", model.name);
+  report.emplace_back("Model architecture",
+                      check.architecture.empty() ? std::string(kNotFound) : check.architecture);
+  report.emplace_back("Model runs here", !check.problem.empty()   ? "no"
+                                         : check.left_out.empty() ? "yes"
+                                                                  : "yes, but");
+  for (size_t i = 0; i < check.left_out.size(); ++i)
+    report.emplace_back(cat("Model note ", i + 1), check.left_out[i]);
+}
+
+std::string architectures() {
+  std::string names;
+  for (const std::string& name : supported_architectures()) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 void add_verdict(const Verdict& verdict, EnvReport& report) {
   for (size_t i = 0; i < verdict.to_do.size(); ++i)
     report.emplace_back(cat("To do ", i + 1), verdict.to_do[i]);
@@ -100,6 +119,8 @@ EnvReport make_report(const EnvFacts& facts, const Verdict& verdict) {
   for (const auto& [name, version] : facts.packages)
     report.emplace_back(shown_name(name), or_not_found(version));
   report.emplace_back("NVIDIA Topology", or_not_found(facts.gpu_topology));
+  report.emplace_back("Model architectures", architectures());
+  if (facts.model) add_model(*facts.model, report);
   add_verdict(verdict, report);
   return report;
 }

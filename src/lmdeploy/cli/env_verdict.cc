@@ -102,6 +102,8 @@ Verdict judge(const EnvFacts& facts) {
     add(cat("in ", *facts.shadowing_folder,
             " Python imports the lmdeploy/ folder there, not the installed package: "
             "start Python in another folder"));
+  if (facts.model && !facts.model->check.problem.empty())
+    add(cat("model ", facts.model->name, " does not run here: ", facts.model->check.problem));
   verdict.problem = !verdict.to_do.empty();
   add(nccl_problem(facts));
   if (facts.cpu_isa == "portable")

@@ -54,6 +54,21 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, co
   return std::min(num_blocks, most_useful_blocks(config, groups));
 }
 
+void choose_session_len(EngineConfig& config, const DecoderSpec& spec) {
+  const int64_t max_positions = spec.max_positions;
+  if (config.session_len == 0) {
+    config.session_len = max_positions;
+  } else if (config.session_len > max_positions && spec.learned_positions) {
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("engine config: session_len is ", config.session_len, "; expected at most ",
+                    max_positions, ": the model has learned that many positions and knows no others"));
+  } else if (config.session_len > max_positions) {
+    LMD_LOG(kWarning, "session_len ", config.session_len, " is more than the ", max_positions,
+            " positions that the model was made for");
+  }
+  config.session_len = std::min(config.session_len, kMaxTokens);
+}
+
 void cut_session_len(EngineConfig& config, const BlockGroups& groups) {
   const int64_t held = groups.longest(config.num_blocks);
   if (config.session_len <= held) return;
@@ -91,14 +106,7 @@ Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator
 
 EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes) {
   check_fields(config);
-  const int64_t max_positions = model.spec().max_positions;
-  if (config.session_len == 0) {
-    config.session_len = max_positions;
-  } else if (config.session_len > max_positions) {
-    LMD_LOG(kWarning, "session_len ", config.session_len, " is more than the ", max_positions,
-            " positions that the model was made for");
-  }
-  config.session_len = std::min(config.session_len, kMaxTokens);
+  choose_session_len(config, model.spec());
   const BlockGroups groups(config.block_len, model.kv_groups());
   const KvLayout layout = model.kv_layout(config.kv_dtype, config.block_len);
   config.num_blocks =

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ class Checkpoint {
   /// generation_config.json; an empty object when there is none.
   const Json& generation_config() const { return generation_config_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  /// What the files have and tensors() has not, or in another form: a line each, for people.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   /// Contiguous rows, aligned for the dtype: in the mapped file, or where the file stores something else
   /// (misaligned, strided, quantised, in pieces) in a copy made at the first call. Valid until drop(index).
   virtual ConstTensorView tensor(size_t index) const = 0;
@@ -51,6 +54,7 @@ class Checkpoint {
   Json config_;
   Json generation_config_ = JsonObject();
   std::vector<TensorInfo> tensors_;
+  std::vector<std::string> left_out_;
 
  private:
   std::map<std::string, size_t, std::less<>> by_name_;
@@ -94,6 +98,8 @@ class ConfigReader {
   int64_t require_int(std::string_view key) const;
   /// nullptr when absent or null.
   const Json* find(std::string_view key) const;
+  /// The same, past a nested text config.
+  const Json* find_at_top(std::string_view key) const;
   /// The first of `keys` that is present.
   const Json* find_any(std::initializer_list<std::string_view> keys) const;
   /// A reader for an object below, e.g. rope_scaling; throws when it is not an object.
@@ -102,14 +108,25 @@ class ConfigReader {
   /// class name in auto_map.AutoModelForCausalLM; "" when both are absent.
   std::string architecture() const;
   const std::string& where() const { return where_; }
+  /// Whether this reader, or one for an object below ("rope_scaling.factor"), has looked the key up.
+  bool was_read(std::string_view key) const { return keys_read_->contains(key); }
 
  private:
+  using Keys = std::set<std::string, std::less<>>;
+  ConfigReader(const Json& config, std::string where, std::string prefix, std::shared_ptr<Keys> keys_read);
   const Json* find_stored(std::string_view key) const;  // null included
 
   const JsonObject* top_;
   const JsonObject* nested_ = nullptr;
   std::string where_;
+  std::string prefix_;               // of this object's keys in keys_read_
+  std::shared_ptr<Keys> keys_read_;  // one for a config and all objects below it
 };
+
+/// Whether the key is one under which configs nest that of the text model.
+bool names_text_config(std::string_view key);
+/// The innermost config of a text model in `config`; `config` itself when there is none.
+JsonObject& text_config(JsonObject& config);
 
 /// Ids under `key` of a config: an int or a list of ints; empty when absent. -1, which old configs write for
 /// "none", is left out.

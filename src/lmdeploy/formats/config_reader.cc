@@ -56,7 +56,14 @@ int token_id(const Json& value, std::string_view key, std::string_view where) {
 }  // namespace
 
 ConfigReader::ConfigReader(const Json& config, std::string where)
-    : top_(config.if_object()), where_(std::move(where)) {
+    : ConfigReader(config, std::move(where), "", std::make_shared<Keys>()) {}
+
+ConfigReader::ConfigReader(const Json& config, std::string where, std::string prefix,
+                           std::shared_ptr<Keys> keys_read)
+    : top_(config.if_object()),
+      where_(std::move(where)),
+      prefix_(std::move(prefix)),
+      keys_read_(std::move(keys_read)) {
   if (top_ == nullptr)
     throw Error(ErrorCode::kInvalidData,
                 cat(where_, ": the config is ", json_kind(config), ", expected an object"));
@@ -64,12 +71,18 @@ ConfigReader::ConfigReader(const Json& config, std::string where)
 }
 
 const Json* ConfigReader::find_stored(std::string_view key) const {
+  keys_read_->insert(cat(prefix_, key));
   const Json* value = nested_ == nullptr ? nullptr : nested_->if_contains(key);
   return value != nullptr ? value : top_->if_contains(key);
 }
 
 const Json* ConfigReader::find(std::string_view key) const {
   const Json* value = find_stored(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+const Json* ConfigReader::find_at_top(std::string_view key) const {
+  const Json* value = top_->if_contains(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
@@ -137,10 +150,11 @@ ConfigReader ConfigReader::object(std::string_view key) const {
     throw Error(ErrorCode::kInvalidData,
                 cat(where_, ": key ", quote(key), " is missing, expected an object"));
   if (!value->is_object()) wrong_kind(where_, key, *value, "an object");
-  return {*value, cat(where_, ": ", key)};
+  return {*value, cat(where_, ": ", key), cat(prefix_, key, "."), keys_read_};
 }
 
 std::string ConfigReader::architecture() const {
+  keys_read_->insert(cat(prefix_, "architectures"));
   const Json* list = top_->if_contains("architectures");
   if (list != nullptr && !list->is_null()) {
     if (!list->is_array()) wrong_kind(where_, "architectures", *list, "an array of strings");
@@ -155,6 +169,15 @@ std::string ConfigReader::architecture() const {
   if (entry == nullptr || !entry->is_string()) return "";
   const std::string_view path = entry->get_string();
   return std::string(path.substr(path.rfind('.') + 1));  // npos + 1 is 0
+}
+
+bool names_text_config(std::string_view key) {
+  return std::find(std::begin(kNestedKeys), std::end(kNestedKeys), key) != std::end(kNestedKeys);
+}
+
+JsonObject& text_config(JsonObject& config) {
+  const JsonObject* nested = find_nested(config);
+  return nested == nullptr ? config : const_cast<JsonObject&>(*nested);  // a part of `config`
 }
 
 std::vector<int> token_ids_from(const Json& config, std::string_view key, std::string_view where) {

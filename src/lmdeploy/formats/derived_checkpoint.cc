@@ -12,6 +12,7 @@ DerivedCheckpoint::DerivedCheckpoint(std::unique_ptr<Checkpoint> base) : base_(s
   config_path_ = base_->config_path();
   config_ = base_->config();
   generation_config_ = base_->generation_config();
+  left_out_ = base_->left_out();
 }
 
 void DerivedCheckpoint::add_stored(size_t source, const std::string& name) {

@@ -6,6 +6,7 @@
 #include "lmdeploy/models/decoder.h"
 #include "lmdeploy/models/families.h"
 #include "lmdeploy/models/llama_like.h"
+#include "lmdeploy/models/other_models.h"
 
 namespace lmdeploy {
 namespace {
@@ -22,6 +23,7 @@ DecoderSpec read_chatglm(const ConfigReader& cfg) {
                 cat(cfg.where(),
                     ": this is the first ChatGLM, whose positions have two dimensions; supported are "
                     "ChatGLM2, ChatGLM3 and GLM-4"));
+  refuse_pictures(cfg, "vision_config");  // GLM-4V
   require(cfg, "rmsnorm", true, true);
   require(cfg, "post_layer_norm", true, true);
   require(cfg, "apply_residual_connection_post_layernorm", false, false);

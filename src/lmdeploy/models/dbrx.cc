@@ -1,7 +1,6 @@
 // models/dbrx.cc -- DBRX 132B.
 // Source: config.json and index file of databricks/dbrx-instruct; modeling_dbrx.py in transformers 4.51. An
 // expert's w2 is stored [inner, hidden].
-#include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/decoder.h"
 #include "lmdeploy/models/families.h"
@@ -29,9 +28,6 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
       cfg,
       {.hidden_size = "d_model", .intermediate_size = "", .num_layers = "n_layers", .num_heads = "n_heads"});
   s.num_kv_heads = read_size_or(attention, "kv_n_heads", 1);
-  if (s.num_heads % s.num_kv_heads != 0)
-    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": n_heads ", s.num_heads,
-                                             " is not a multiple of kv_n_heads ", s.num_kv_heads));
   const bool at_the_top = cfg.has("rope_theta") || cfg.has("rope_parameters");  // transformers 5
   if (!at_the_top) s.rope.theta = attention.get("rope_theta", s.rope.theta);
   s.qkv_clip = read_factor(attention, "clip_qkv", 0);

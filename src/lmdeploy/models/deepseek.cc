@@ -40,21 +40,14 @@ constexpr Defaults kV3 = {.method = "noaux_tc",
                           .num_shared = 1,
                           .first_layer = 3};
 
-void read_groups(const ConfigReader& cfg, ExpertSpec& e, const Defaults& defaults) {
-  RouteOptions& route = e.route;
-  route.num_groups = read_size_or(cfg, "n_group", defaults.num_groups);
-  route.groups_kept = read_size_or(cfg, "topk_group", defaults.groups_kept);
-  if (e.num_experts % route.num_groups != 0 || route.groups_kept > route.num_groups)
-    throw Error(ErrorCode::kInvalidData,
-                cat(cfg.where(), ": n_group ", route.num_groups, " and topk_group ", route.groups_kept,
-                    " do not fit the ", e.num_experts, " experts"));
-}
-
 // topk_method "noaux_tc" (V3): the two best experts speak for a group, and a learned correction helps to
 // choose.
 void read_route(const ConfigReader& cfg, ExpertSpec& e, const Defaults& defaults) {
   const std::string method = cfg.get("topk_method", defaults.method);
-  if (method != "greedy") read_groups(cfg, e, defaults);
+  if (method != "greedy") {
+    e.route.num_groups = read_size_or(cfg, "n_group", defaults.num_groups);
+    e.route.groups_kept = read_size_or(cfg, "topk_group", defaults.groups_kept);
+  }
   if (method == "noaux_tc") {
     e.correction = true;
     e.route.group_best = std::min<int64_t>(2, e.num_experts / e.route.num_groups);

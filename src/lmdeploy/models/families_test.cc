@@ -10,6 +10,7 @@
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/registry.h"
 #include "lmdeploy/models/rope.h"
+#include "lmdeploy/models/spec_check.h"
 
 namespace lmdeploy {
 namespace {
@@ -19,7 +20,8 @@ using Kind = RopeSpec::Kind;
 DecoderSpec spec_of(const char* architecture, const std::string& keys) {
   const Json config =
       parse_json(cat("{\"architectures\": [\"", architecture, "\"], ", keys, "}"), architecture);
-  return find_family(architecture, "test").read_spec(ConfigReader(config, "config.json"));
+  const ConfigReader cfg(config, "config.json");
+  return checked_spec(find_family(cfg), cfg);
 }
 
 struct Sizes {

@@ -12,6 +12,7 @@
 #include "lmdeploy/models/attention_block.h"
 #include "lmdeploy/models/registry.h"
 #include "lmdeploy/models/rope.h"
+#include "lmdeploy/models/spec_check.h"
 
 namespace lmdeploy {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 DecoderSpec spec_of(const std::string& text) {
   const Json config = parse_json(text, "test");
   const ConfigReader cfg(config, "config.json");
-  return find_family(cfg.architecture(), "test").read_spec(cfg);
+  return checked_spec(find_family(cfg), cfg);
 }
 
 // log(position + 1) / log(16) from the 17th token on: 31 -> 5/4, 63 -> 6/4, 255 -> 8/4.

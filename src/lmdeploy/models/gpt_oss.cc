@@ -1,6 +1,7 @@
 // models/gpt_oss.cc -- gpt-oss 20B and 120B.
 // Source: config.json and index file of openai/gpt-oss-20b; modeling_gpt_oss.py in transformers 4.55. Gate
 // and up rows of an expert alternate. Unquantised exports store experts [in, out].
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/decoder.h"
 #include "lmdeploy/models/families.h"
@@ -18,6 +19,9 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
                                         .default_attention_bias = true});
   s.sinks = true;
   s.clamped_glu = read_factor(cfg, "swiglu_limit", 7);
+  if (s.clamped_glu == 0)
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": \"swiglu_limit\" is 0, expected a number above 0"));
   read_windows(cfg, s, /*fallback=*/128, [](int64_t layer) { return layer % 2 == 0; });
   s.experts.num_experts = read_size_or(cfg, "num_local_experts|num_experts", 128);
   s.experts.top_k = read_size_or(cfg, "num_experts_per_tok|experts_per_token", 4);

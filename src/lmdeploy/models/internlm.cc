@@ -26,7 +26,7 @@ void read_rotary(const ConfigReader& cfg, DecoderSpec& s) {
   if (!(s.rope.theta > 1))
     throw Error(ErrorCode::kInvalidData,
                 cat(rotary.where(), ": rotary base is ", s.rope.theta, ", expected a number above 1"));
-  if (type == "dynamic") {
+  if (type == "dynamic" && s.rope.kind == RopeSpec::Kind::kDefault) {
     s.rope.kind = RopeSpec::Kind::kDynamicNtk;
     s.rope.factor = read_factor(rotary, "scaling_factor", 1.0);
   }

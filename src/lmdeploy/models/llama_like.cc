@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -59,15 +60,12 @@ void read_heads(const ConfigReader& cfg, const ConfigKeys& keys, DecoderSpec& s)
   const bool as_many = keys.default_kv_heads == 0 || cfg.is_null(keys.num_kv_heads);
   s.num_kv_heads =
       read_size_or(cfg, keys.num_kv_heads, as_many ? s.num_heads : keys.default_kv_heads, kMostHeads);
-  if (s.num_heads % s.num_kv_heads != 0)
-    throw Error(ErrorCode::kInvalidData,
-                cat(cfg.where(), ": ", keys.num_heads, " ", s.num_heads, " is not a multiple of ",
-                    keys.num_kv_heads, " ", s.num_kv_heads));
   s.head_dim = read_head_dim(cfg, keys, s);
 }
 
 std::vector<int> read_eos_ids(const ConfigReader& cfg) {
   const Json* ids = cfg.find("eos_token_id");
+  if (ids == nullptr) ids = cfg.find_at_top("eos_token_id");
   if (ids == nullptr) return {};
   return token_ids_from(JsonObject{{"eos_token_id", *ids}}, "eos_token_id", cfg.where());
 }
@@ -87,8 +85,10 @@ int64_t read_size_or(const ConfigReader& cfg, std::string_view keys, int64_t fal
 float read_factor(const ConfigReader& cfg, std::string_view keys, double fallback) {
   const std::string_view key = present_key(cfg, keys);
   const double value = key.empty() ? fallback : cfg.get(key, fallback);
-  if (!(value >= 0) || !std::isfinite(value))
-    throw Error(ErrorCode::kInvalidData, cat(cfg.where(), ": ", key, " is ", value, ", expected 0 or more"));
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (!(value >= 0 && value <= kMost))
+    throw Error(ErrorCode::kInvalidData,
+                cat(cfg.where(), ": \"", key, "\" is ", value, ", expected 0 to ", kMost));
   return static_cast<float>(value);
 }
 

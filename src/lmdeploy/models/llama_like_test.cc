@@ -10,6 +10,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/registry.h"
+#include "lmdeploy/models/spec_check.h"
 
 namespace lmdeploy {
 namespace {
@@ -140,9 +141,6 @@ TEST(LlamaLike, BadValuesAreNamed) {
 
 TEST(LlamaLike, SizesThatDoNotDivide) {
   JsonObject config = small_config();
-  config["num_key_value_heads"] = 7;
-  EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("num_key_value_heads 7"), std::string::npos);
-  config = small_config();
   config["num_attention_heads"] = 24;
   EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("head_dim"), std::string::npos);
 }
@@ -162,19 +160,24 @@ TEST(LlamaLike, ActivationsByName) {
   EXPECT_NE(error_of(config, ErrorCode::kUnsupported).find("\"mish\""), std::string::npos);
 }
 
+const ModelFamily& family_of(const std::string& architecture, const std::string& where = "test") {
+  const Json config = JsonObject{{"architectures", JsonArray{Json(architecture)}}};
+  return find_family(ConfigReader(config, where));
+}
+
 TEST(Registry, ListsWhatIsSupported) {
   const std::vector<std::string> names = supported_architectures();
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
   for (const char* name : {"LLaMAForCausalLM", "LlamaForCausalLM", "YiForCausalLM", "DeepseekV3ForCausalLM"})
     EXPECT_TRUE(std::binary_search(names.begin(), names.end(), name)) << name;
-  for (const std::string& name : names) EXPECT_EQ(find_family(name, "test").architecture, name);
+  for (const std::string& name : names) EXPECT_EQ(family_of(name).architecture, name);
 }
 
 TEST(Registry, UnknownArchitectureIsRefusedWithTheList) {
   for (const char* name : {"BloomForCausalLM", "llamaforcausallm", ""}) {
     try {
-      find_family(name, "dir/config.json");
+      family_of(name, "dir/config.json");
       ADD_FAILURE() << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
@@ -188,7 +191,7 @@ TEST(Registry, UnknownArchitectureIsRefusedWithTheList) {
 
 DecoderSpec read_family(const char* architecture, JsonObject config) {
   const Json json(std::move(config));
-  return find_family(architecture, "test").read_spec(ConfigReader(json, "config.json"));
+  return checked_spec(family_of(architecture), ConfigReader(json, "config.json"));
 }
 
 // A Mistral file relabelled as Llama.

@@ -152,9 +152,10 @@ class Planner {
     for (size_t i = 0; i < used_.size(); ++i) {
       const std::string& name = checkpoint_.tensors()[i].name;
       if (used_[i]) continue;
-      if (is_derived_buffer(name) || is_tied_copy(name) ||
-          is_past_last_layer(name, layer_prefix(), spec_.num_layers) || is_zero_bias(i)) {
+      const bool later = is_past_last_layer(name, layer_prefix(), spec_.num_layers);
+      if (later || is_derived_buffer(name) || is_tied_copy(name) || is_zero_bias(i)) {
         plan_.ignored.push_back(i);
+        plan_.num_later += later ? 1 : 0;
         LMD_LOG(kDebug, "load ", checkpoint_.path(), ": tensor ", quote(name), " is ignored by design");
       } else {
         unused_.add(cat(quote(name), " ", checkpoint_.tensors()[i].shape));

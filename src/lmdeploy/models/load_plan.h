@@ -28,6 +28,7 @@ struct SlotPlan {
 struct LoadPlan {
   std::vector<SlotPlan> slots;
   std::vector<size_t> ignored;  // tensors that the architecture does not use by design (docs/models.md)
+  size_t num_later = 0;         // of these: of layers past the last one, for multi-token prediction
 };
 
 /// Throws one Error(kInvalidData) that names all missing, unused and unfit tensors.

@@ -1,102 +1,21 @@
-// load_model(): config and overrides to a spec, rules to a plan, tensors to packed weights one slot at a
-// time.
-#include <algorithm>
+// load_model(): the tensors of a plan to packed weights, one slot at a time.
 #include <cstring>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/models/decoder_weights.h"
-#include "lmdeploy/models/load_plan.h"
 #include "lmdeploy/models/model.h"
-#include "lmdeploy/models/registry.h"
+#include "lmdeploy/models/model_plan.h"
 #include "lmdeploy/models/stored_weight.h"
 
 namespace lmdeploy {
 namespace {
 
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";  // GGUF
-
-// Objects merge key by key; anything else replaces.
-void merge_into(JsonObject& base, const JsonObject& overrides) {
-  for (const auto& [key, value] : overrides) {
-    Json& target = base[key];
-    if (target.is_object() && value.is_object())
-      merge_into(target.get_object(), value.get_object());
-    else
-      target = value;
-  }
-}
-
-// The rope kind has two homes and two spellings. An override that names a kind must not meet, or lose to,
-// what the config says in another one.
-void forget_overridden_rope(JsonObject& base, const JsonObject& overrides) {
-  for (const std::string_view home : {"rope_scaling", "rope_parameters"}) {
-    const Json* given = overrides.if_contains(home);
-    if (given == nullptr || !given->is_object()) continue;
-    const JsonObject& keys = given->get_object();
-    if (!keys.contains("rope_type") && !keys.contains("type")) continue;
-    if (home == "rope_parameters") base.erase("rope_scaling");
-    Json* present = base.if_contains(home);
-    if (present == nullptr || !present->is_object()) continue;
-    present->get_object().erase("rope_type");
-    present->get_object().erase("type");
-  }
-}
-
-Json merged_config(const Checkpoint& checkpoint, const JsonObject& overrides) {
-  Json config = checkpoint.config();
-  if (!config.is_object())
-    throw Error(ErrorCode::kInvalidData,
-                cat(checkpoint.config_path(), ": is ", json_kind(config), ", expected an object"));
-  forget_overridden_rope(config.get_object(), overrides);
-  merge_into(config.get_object(), overrides);
-  return config;
-}
-
-// A checkpoint presents its weights unquantised and its config without this key; what is left was asked for.
-void refuse_quantized(const ConfigReader& cfg) {
-  if (cfg.has("quantization_config"))
-    throw Error(ErrorCode::kUnsupported,
-                cat(cfg.where(),
-                    ": quantization_config cannot be overridden: how the weights are stored is what "
-                    "the files say"));
-}
-
 int64_t bytes_of(const TensorInfo& info) {
   if (info.shape.rank() == 0) return block_bytes(info.dtype);
   return row_bytes(info.dtype, info.shape.numel());
-}
-
-// The factors that a GGUF file stores instead of naming llama3 scaling.
-std::vector<double> read_rope_factors(const Checkpoint& checkpoint, const DecoderSpec& spec) {
-  const std::vector<TensorInfo>& tensors = checkpoint.tensors();
-  const auto info = std::find_if(tensors.begin(), tensors.end(),
-                                 [](const TensorInfo& t) { return t.name == kRopeFactors; });
-  if (info == tensors.end() || spec.rope.kind == RopeSpec::Kind::kLlama3) return {};
-  const int64_t count = spec.rope.rotary_dim / 2;
-  if (!is_float(info->dtype) || !(info->shape == Shape{count}))
-    throw Error(ErrorCode::kInvalidData,
-                cat("load ", info->file, ": tensor \"", kRopeFactors, "\" is ", info->dtype, " ", info->shape,
-                    ", expected a float kind [", count, "]"));
-  const ConstTensorView view = checkpoint.tensor(static_cast<size_t>(info - tensors.begin()));
-  std::vector<double> factors;
-  for (int64_t j = 0; j < count; ++j) {
-    factors.push_back(view.at(j));
-    if (!(factors.back() > 0))
-      throw Error(ErrorCode::kInvalidData, cat("load ", info->file, ": tensor \"", kRopeFactors, "\" has ",
-                                               factors.back(), " at ", j, ", expected a number above 0"));
-  }
-  return factors;
-}
-
-// The flag decides; without an output matrix in the files the embedding serves as one either way.
-void decide_tied(const Checkpoint& checkpoint, std::span<const WeightRule> rules, DecoderSpec& spec) {
-  if (spec.tied_embedding || has_tensor_for(checkpoint, rules, Slot::kLmHead)) return;
-  LMD_LOG(kInfo, "load ", checkpoint.path(), ": no output matrix, the embedding is used as one");
-  spec.tied_embedding = true;
 }
 
 /// Reads the tensors of a plan into weights, one slot at a time.
@@ -184,21 +103,13 @@ class WeightReader {
 
 std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& kernels,
                                   const LoadOptions& options) {
-  const Json config = merged_config(checkpoint, options.config_overrides);
-  const ConfigReader cfg(config, checkpoint.config_path());
-  const ModelFamily& family = find_family(cfg.architecture(), checkpoint.config_path());
-  refuse_quantized(cfg);
-  DecoderSpec spec = family.read_spec(cfg);
-  spec.architecture = family.architecture;
-  spec.rope.freq_factors = read_rope_factors(checkpoint, spec);
-  const std::span<const WeightRule> rules = choose_rules(checkpoint, family);
-  decide_tied(checkpoint, rules, spec);
-  const LoadPlan plan = plan_load(checkpoint, spec, rules);
-  if (!plan.ignored.empty())
-    LMD_LOG(kInfo, "load ", checkpoint.path(), ": ", plan.ignored.size(),
-            " tensors are ignored by design, first ", checkpoint.tensors()[plan.ignored[0]].name);
-  DecoderWeights weights = WeightReader(checkpoint, kernels, options).read(plan, spec);
-  return family.make(spec, std::move(weights), kernels, options);
+  const ModelPlan plan = plan_model(checkpoint, options.config_overrides);
+  const std::vector<size_t>& ignored = plan.load.ignored;
+  if (!ignored.empty())
+    LMD_LOG(kInfo, "load ", checkpoint.path(), ": ", ignored.size(), " tensors are ignored by design, first ",
+            checkpoint.tensors()[ignored[0]].name);
+  DecoderWeights weights = WeightReader(checkpoint, kernels, options).read(plan.load, plan.spec);
+  return plan.family->make(plan.spec, std::move(weights), kernels, options);
 }
 
 }  // namespace lmdeploy

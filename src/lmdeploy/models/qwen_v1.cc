@@ -6,11 +6,13 @@
 #include "lmdeploy/models/decoder.h"
 #include "lmdeploy/models/families.h"
 #include "lmdeploy/models/llama_like.h"
+#include "lmdeploy/models/other_models.h"
 
 namespace lmdeploy {
 namespace {
 
 DecoderSpec read_spec(const ConfigReader& cfg) {
+  refuse_pictures(cfg, "visual");  // Qwen-VL
   DecoderSpec s = read_llama_like(cfg, {.num_kv_heads = "",
                                         .head_dim = "kv_channels",
                                         .norm_eps = "layer_norm_epsilon",
@@ -25,7 +27,7 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
   s.intermediate_size /= 2;
   s.qkv_bias = true;
   const int64_t length = read_size_or(cfg, "seq_length", 8192);
-  if (cfg.get("use_dynamic_ntk", true)) {
+  if (cfg.get("use_dynamic_ntk", true) && s.rope.kind == RopeSpec::Kind::kDefault) {
     s.rope.kind = RopeSpec::Kind::kQwenNtk;
     s.rope.original_max_positions = length;
     s.max_positions = read_size_or(cfg, "max_position_embeddings", s.max_positions);

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/formats/quote.h"
 #include "lmdeploy/models/families.h"
+#include "lmdeploy/models/other_models.h"
 
 namespace lmdeploy {
 namespace {
@@ -59,7 +62,8 @@ constexpr const ModelFamily* kFamilies[] = {
 
 }  // namespace
 
-const ModelFamily& find_family(std::string_view architecture, std::string_view where) {
+const ModelFamily& find_family(const ConfigReader& cfg) {
+  const std::string architecture = cfg.architecture();
   for (const ModelFamily* family : kFamilies)
     if (family->architecture == architecture) return *family;
   std::string supported;
@@ -67,8 +71,10 @@ const ModelFamily& find_family(std::string_view architecture, std::string_view w
     supported += cat(supported.empty() ? "" : ", ", name);
   const std::string found = architecture.empty()
                                 ? "names no architecture (\"architectures\" is missing or empty)"
-                                : cat("architecture \"", architecture, "\" is not supported");
-  throw Error(ErrorCode::kUnsupported, cat(where, ": ", found, "; supported: ", supported));
+                                : cat("architecture ", quote(architecture), " is not supported");
+  const std::string why = why_not(architecture, cfg);
+  throw Error(ErrorCode::kUnsupported,
+              cat(cfg.where(), ": ", found, why.empty() ? "" : ": ", why, "; supported: ", supported));
 }
 
 std::vector<std::string> supported_architectures() {

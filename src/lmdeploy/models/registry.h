@@ -1,13 +1,12 @@
 // Which architectures can be run.
 #pragma once
 
-#include <string_view>
-
 #include "lmdeploy/models/weight_rules.h"
 
 namespace lmdeploy {
 
-/// Throws Error(kUnsupported) that lists the supported ones; `where` (the config's path) begins the message.
-const ModelFamily& find_family(std::string_view architecture, std::string_view where);
+/// The family of the config's architecture. Throws Error(kUnsupported) that says what the model is, where
+/// that is known, and lists the supported ones.
+const ModelFamily& find_family(const ConfigReader& cfg);
 
 }  // namespace lmdeploy

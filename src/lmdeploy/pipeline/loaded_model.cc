@@ -15,13 +15,6 @@
 namespace lmdeploy {
 namespace {
 
-/// Where the tokenizer is: in a GGUF file itself, beside any other weight file.
-std::string text_path(const std::string& model_path) {
-  const std::filesystem::path path(model_path);
-  if (path.extension() == ".gguf" || !std::filesystem::is_regular_file(path)) return model_path;
-  return path.has_parent_path() ? path.parent_path().string() : ".";
-}
-
 std::string local_path(const PipelineConfig& config) {
   if (!config.local_path.empty()) return config.local_path;
   if (!config.hub) return config.model_path;
@@ -32,7 +25,7 @@ std::string local_path(const PipelineConfig& config) {
 /// nullptr when the checkpoint has none; a broken one is an error.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   try {
-    return Tokenizer::load(path);
+    return Tokenizer::load(tokenizer_path(path));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFound) throw;
     LMD_LOG(kInfo, "prompts must be token ids: ", error.what());
@@ -96,6 +89,12 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
 
 }  // namespace
 
+std::string tokenizer_path(const std::string& model_path) {
+  const std::filesystem::path path(model_path);
+  if (path.extension() == ".gguf" || !std::filesystem::is_regular_file(path)) return model_path;
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
+
 LoadedModel load_pipeline_model(const PipelineConfig& config) {
   check_config(config);
   const std::string path = local_path(config);
@@ -104,7 +103,7 @@ LoadedModel load_pipeline_model(const PipelineConfig& config) {
   ModelInfo& info = loaded.info;
   info.config = config;
   // The text side first: it is quick, and its errors should not come after minutes of loading weights.
-  info.tokenizer = load_tokenizer(text_path(path));
+  info.tokenizer = load_tokenizer(path);
   info.chat_template = load_chat_template(config, info.tokenizer.get());
   loaded.runtime = load_runtime(config, *checkpoint);
   info.spec = loaded.runtime->model->spec();

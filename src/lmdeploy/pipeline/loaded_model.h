@@ -33,6 +33,9 @@ struct LoadedModel {
   std::shared_ptr<Runtime> runtime;
 };
 
+/// Where the tokenizer of a model is: in a GGUF file itself, beside any other weight file.
+std::string tokenizer_path(const std::string& model_path);
+
 /// Throws Error with the path and what to do.
 LoadedModel load_pipeline_model(const PipelineConfig& config);
 

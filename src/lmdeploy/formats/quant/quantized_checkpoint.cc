@@ -58,6 +58,7 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
   QuantizedCheckpoint(std::unique_ptr<Checkpoint> stored, const QuantConfig& config)
       : DerivedCheckpoint(std::move(stored)) {
     forget_quantization(config_.as_object());
+    left_out_.push_back(cat("weights are ", config.format, " in the files and f32 in memory"));
     std::vector<bool> used(base().tensors().size());
     std::vector<std::pair<size_t, Recipe>> recipes = find_recipes(config);
     for (const auto& [at, recipe] : recipes)
@@ -98,9 +99,9 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
         add_stored(i, base().tensors()[i].name);
       }
     }
-    if (unused_scales > 0)
-      LMD_LOG(kInfo, "open ", path_, ": ", unused_scales,
-              " scales of activations are not used: those stay floats");
+    if (unused_scales == 0) return;
+    left_out_.push_back(cat(unused_scales, " scales of activations are not used: those stay floats"));
+    LMD_LOG(kInfo, "open ", path_, ": ", left_out_.back());
   }
 };
 

@@ -16,13 +16,43 @@
 #include "lmdeploy/core/half.h"
 #include "lmdeploy/core/random.h"
 #include "lmdeploy/core/tensor.h"
+#include "lmdeploy/kernels/device_mirror.h"
 #include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
 
 constexpr double kF32Epsilon = 0x1p-24;
 
-inline constexpr std::array kAllIsas = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
+/// A back end under test: the CPU's instruction sets, and CUDA by its activations.
+enum class Backend { kPortable, kAvx2, kAvx512, kCudaF32, kCudaF16, kCudaBF16 };
+inline constexpr std::array kCpuBackends = {Backend::kPortable, Backend::kAvx2, Backend::kAvx512};
+inline constexpr std::array kCudaBackends = {Backend::kCudaF32, Backend::kCudaF16, Backend::kCudaBF16};
+inline std::string_view to_string(Backend backend) {
+  constexpr std::array<std::string_view, 6> kNames = {"portable", "avx2",     "avx512",
+                                                      "cuda_f32", "cuda_f16", "cuda_bf16"};
+  return kNames[static_cast<size_t>(backend)];
+}
+inline bool is_cuda(Backend backend) { return backend >= Backend::kCudaF32; }
+/// Of a CPU back end.
+inline CpuIsa isa_of(Backend backend) { return static_cast<CpuIsa>(backend); }
+/// Of its activations.
+inline DType dtype_of(Backend backend) {
+  if (backend == Backend::kCudaF16) return DType::kF16;
+  return backend == Backend::kCudaBF16 ? DType::kBF16 : DType::kF32;
+}
+/// Those of this build, whether the machine can run them or not.
+inline std::vector<Backend> all_backends() {
+  std::vector<Backend> all(kCpuBackends.begin(), kCpuBackends.end());
+  if (cuda_toolkit_version() > 0) all.insert(all.end(), kCudaBackends.begin(), kCudaBackends.end());
+  return all;
+}
+/// Why the back end does not run here; "" when it does.
+inline std::string problem_of(Backend backend) {
+  static const CudaStatus cuda = cuda_status();
+  if (is_cuda(backend)) return cuda.problem;
+  return cpu_isa_available(isa_of(backend)) ? "" : cat("this processor lacks ", isa_of(backend));
+}
+
 inline constexpr std::array kWeightKinds = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
                                             DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                                             DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
@@ -37,11 +67,23 @@ inline const Kernels& ref_kernels() {
   return *kernels;
 }
 /// Kept from test to test, so that scratch of one shape is met by the next.
-inline const Kernels& cpu_kernels(CpuIsa isa) {
-  static std::array<std::unique_ptr<Kernels>, kAllIsas.size()> kernels;
-  auto& entry = kernels[static_cast<size_t>(isa)];
-  if (!entry) entry = make_cpu_kernels(test_threads(), isa);
+inline const Kernels& kernels_of(Backend backend) {
+  static std::array<std::unique_ptr<Kernels>, 6> kernels;
+  auto& entry = kernels[static_cast<size_t>(backend)];
+  if (entry) return *entry;
+  if (is_cuda(backend))
+    entry = std::make_unique<DeviceMirror>(make_cuda_kernels(test_threads(), dtype_of(backend)));
+  else
+    entry = make_cpu_kernels(test_threads(), isa_of(backend));
   return *entry;
+}
+
+/// What storing a result of size `want` in a 16-bit type costs on top of f32: below the normal numbers, half
+/// a step of 2^-24 (f16) or 2^-133 (bf16).
+inline double store_error(Backend backend, double want) {
+  const DType dtype = dtype_of(backend);
+  if (dtype == DType::kF32) return 0;
+  return std::abs(want) * epsilon(dtype) + (dtype == DType::kF16 ? 0x1p-25 : 0x1p-134);
 }
 
 enum class Fill { kOrdinary, kTiny, kHuge, kEqual };
@@ -91,12 +133,17 @@ inline double random_value(Rng& rng, Fill fill) {
   return unit * 3;
 }
 
-/// Values are rounded to the dtype: references must read the tensor, not the numbers it was made of.
+/// Values are rounded to the dtype: references must read the tensor, not the numbers it was made of. Tiny and
+/// huge are so for the range of f16 there.
 inline TestTensor random_tensor(Rng& rng, DType dtype, int64_t rows, int64_t cols,
                                 Fill fill = Fill::kOrdinary, int64_t padding = 0) {
+  const double range = dtype != DType::kF16  ? 1
+                       : fill == Fill::kTiny ? 1e15
+                       : fill == Fill::kHuge ? 1e-13
+                                             : 1;
   TestTensor t(dtype, rows, cols, padding);
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, random_value(rng, fill));
+    for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, range * random_value(rng, fill));
   return t;
 }
 
@@ -233,7 +280,7 @@ void expect_invalid(const Call& call, const std::string& text) {
 
 }  // namespace lmdeploy
 
-/// Skips a test aloud on a processor without the instruction set.
-#define LMD_REQUIRE_ISA(isa)               \
-  if (!::lmdeploy::cpu_isa_available(isa)) \
-  GTEST_SKIP() << "this processor lacks " << ::lmdeploy::to_string(isa)
+/// Skips a test aloud where the back end does not run.
+#define LMD_REQUIRE_BACKEND(backend)                                                         \
+  if (const std::string lmd_problem = ::lmdeploy::problem_of(backend); !lmd_problem.empty()) \
+  GTEST_SKIP() << lmd_problem

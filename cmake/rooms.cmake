@@ -4,16 +4,18 @@
 #   NAME_bench           all *_bench.cc
 add_library(lmdeploy_options INTERFACE)
 # g++ 12 at -O3 sees overlaps in std::string that are not there (GCC bug 105651).
-target_compile_options(lmdeploy_options INTERFACE -Wall -Wextra -Wshadow -Werror
-                                                  $<$<CONFIG:Release>:-Wno-restrict>)
+target_compile_options(lmdeploy_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Werror $<$<CONFIG:Release>:-Wno-restrict>>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wno-restrict>)
 target_include_directories(lmdeploy_options INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/src ${CMAKE_CURRENT_BINARY_DIR}/src)
 target_link_libraries(lmdeploy_options INTERFACE Threads::Threads Boost::headers)
 if(LMDEPLOY_SANITIZE)
   # UBSan's null, vptr and object-size checks double the compile time, and AddressSanitizer stops at such an access
   # too. Instrumented code makes g++ see uninitialised values that are not there.
-  target_compile_options(lmdeploy_options INTERFACE -fsanitize=${LMDEPLOY_SANITIZE} -fno-sanitize-recover=all
-                                                    -fno-sanitize=null,vptr,object-size -fno-omit-frame-pointer
-                                                    -Wno-maybe-uninitialized)
+  target_compile_options(lmdeploy_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LMDEPLOY_SANITIZE} -fno-sanitize-recover=all
+                              -fno-sanitize=null,vptr,object-size -fno-omit-frame-pointer
+                              -Wno-maybe-uninitialized>)
   target_link_options(lmdeploy_options INTERFACE -fsanitize=${LMDEPLOY_SANITIZE})
 endif()
 

@@ -6,4 +6,4 @@ if [ -z "$formatter" ]; then
   echo "clang-format is not installed: apt-get install clang-format-14" >&2
   exit 1
 fi
-git ls-files -z -- '*.cc' '*.h' | xargs -0 "$formatter" --dry-run --Werror
+git ls-files -z -- '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 "$formatter" --dry-run --Werror

@@ -86,18 +86,23 @@ class Cache {
 // Queries, keys and values of all tokens of all sequences, keys and values in the cache.
 struct Problem {
   AttentionCase c;
+  DType activation;
   Cache cache;
   std::vector<TestTensor> q;  // one per sequence: the rows of all its kv_len tokens
   Tensor sinks, slopes;       // [num_heads]
 
-  Problem(const AttentionCase& with, DType dtype)
-      : c(with), cache(with, dtype), sinks(DType::kF32, {c.num_heads}), slopes(DType::kF32, {c.num_heads}) {
+  Problem(const AttentionCase& with, DType cache_dtype, DType activation_dtype)
+      : c(with),
+        activation(activation_dtype),
+        cache(with, cache_dtype),
+        sinks(DType::kF32, {c.num_heads}),
+        slopes(DType::kF32, {c.num_heads}) {
     Rng rng(c.seed);
     for (float& sink : sinks.span<float>()) sink = static_cast<float>(random_value(rng, Fill::kOrdinary));
     for (float& slope : slopes.span<float>()) slope = static_cast<float>(std::exp2(-1 - 7 * rng.uniform()));
     for (size_t s = 0; s < c.sequences.size(); ++s) {
       const int64_t tokens = c.sequences[s].kv_len;
-      q.push_back(random_tensor(rng, DType::kF32, tokens, c.num_heads * c.head_dim));
+      q.push_back(random_tensor(rng, activation, tokens, c.num_heads * c.head_dim));
       const TestTensor k = random_tensor(rng, DType::kF32, tokens, c.num_kv_heads * c.head_dim);
       const TestTensor v = random_tensor(rng, DType::kF32, tokens, c.num_kv_heads * c.head_dim);
       std::vector<int64_t> slots;
@@ -128,14 +133,14 @@ struct Problem {
       kv_len.push_back(s.kv_len);
     }
     const int64_t cols = c.num_heads * c.head_dim;
-    TestTensor rows(DType::kF32, start.back(), cols, c.padding),
+    TestTensor rows(activation, start.back(), cols, c.padding),
         out(out_dtype, start.back(), c.num_heads * c.value_dim(), c.padding);
     const Tensor table(DType::kI32, {static_cast<int64_t>(which.size()), cache.table().cols()});
     for (size_t i = 0; i < which.size(); ++i) {
       for (int64_t r = 0; r < lengths[i].rows; ++r)
         std::memcpy(rows.view().row_data(start[i] + r),
                     q[which[i]].view().row_data(lengths[i].kv_len - lengths[i].rows + r),
-                    static_cast<size_t>(cols) * 4);
+                    static_cast<size_t>(row_bytes(activation, cols)));
       std::memcpy(table.view().row_data(static_cast<int64_t>(i)),
                   cache.table().row_data(static_cast<int64_t>(which[i])),
                   static_cast<size_t>(table.dim(1)) * 4);
@@ -274,7 +279,7 @@ std::vector<AttentionCase> shape_cases() {
   return cases;
 }
 
-class AttentionTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType, AttentionCase>> {};
+class AttentionTest : public ::testing::TestWithParam<std::tuple<Backend, DType, AttentionCase>> {};
 
 // Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two
 // roundings a term, sqrt rule), scaled; a soft cap never makes its error larger and adds that of tanh, ALiBi
@@ -293,29 +298,30 @@ double attention_bound(const AttentionCase& c) {
 }
 
 TEST_P(AttentionTest, MatchesReference) {
-  const auto& [isa, dtype, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const Problem problem(c, dtype);
+  const auto& [backend, dtype, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const Problem problem(c, dtype, dtype_of(backend));
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
-  const TestTensor got = problem.run_all(cpu_kernels(isa), DType::kF32);
-  expect_close(got, want, [&](int64_t, int64_t, double) { return attention_bound(c); });
+  const TestTensor got = problem.run_all(kernels_of(backend), dtype_of(backend));
+  expect_close(got, want,
+               [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(backend, v); });
 }
 
-std::string case_name(const ::testing::TestParamInfo<std::tuple<CpuIsa, DType, AttentionCase>>& test) {
+std::string case_name(const ::testing::TestParamInfo<std::tuple<Backend, DType, AttentionCase>>& test) {
   const AttentionCase& c = std::get<2>(test.param);
   return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_", c.name, "_seed", c.seed);
 }
 const auto kCacheDtypes = ::testing::Values(DType::kF32, DType::kF16, DType::kBF16);
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), kCacheDtypes,
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(kCases)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Options, AttentionTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), kCacheDtypes,
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(kOptionCases)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), kCacheDtypes,
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(shape_cases())),
                          case_name);
 
@@ -353,119 +359,125 @@ const AttentionCase kEqualCases[] = {
      .alibi = Alibi::kBf16},
 };
 
-class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<CpuIsa, AttentionCase>> {};
+class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<Backend, AttentionCase>> {};
 
 // The seam's promise: a row's bits depend neither on how its prompt was cut into steps nor on the other
 // sequences.
 TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const Problem problem(c, DType::kF16);
-  const Kernels& kernels = cpu_kernels(isa);
-  const TestTensor whole = problem.run(kernels, DType::kF32, {0}, {{1060, 1060}});
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const Problem problem(c, DType::kF16, dtype_of(backend));
+  const Kernels& kernels = kernels_of(backend);
+  const TestTensor whole = problem.run(kernels, dtype_of(backend), {0}, {{1060, 1060}});
   for (const int64_t chunk : {1, 7, 64, 500, 777}) {
     SCOPED_TRACE(cat("chunks of ", chunk));
     const int64_t first = chunk == 1 ? 1000 : 0;  // single tokens: the last ones only, to save time
     for (int64_t t = first; t < 1060; t += chunk) {
       const int64_t n = std::min<int64_t>(chunk, 1060 - t);
-      const TestTensor part = problem.run(kernels, DType::kF32, {0}, {{t + n, n}});
+      const TestTensor part = problem.run(kernels, dtype_of(backend), {0}, {{t + n, n}});
       expect_bit_equal(part.view(), whole.view().slice_rows(t, n));
     }
   }
 }
 
 TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const Problem problem(c, DType::kBF16);
-  const Kernels& kernels = cpu_kernels(isa);
-  const TestTensor all = problem.run_all(kernels, DType::kF32);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const Problem problem(c, DType::kBF16, dtype_of(backend));
+  const Kernels& kernels = kernels_of(backend);
+  const TestTensor all = problem.run_all(kernels, dtype_of(backend));
   int64_t row = 0;
   for (size_t s = 0; s < c.sequences.size(); ++s) {
-    const TestTensor alone = problem.run(kernels, DType::kF32, {s}, {c.sequences[s]});
+    const TestTensor alone = problem.run(kernels, dtype_of(backend), {s}, {c.sequences[s]});
     expect_bit_equal(alone.view(), all.view().slice_rows(row, c.sequences[s].rows));
     row += c.sequences[s].rows;
   }
 }
 
 TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const Problem problem(c, DType::kF32);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  if (is_cuda(backend)) return;  // it uses none
+  const Problem problem(c, DType::kF32, dtype_of(backend));
   for (const int num_threads : {1, 16}) {
-    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), {.isa = isa});
-    expect_bit_equal(problem.run_all(*kernels, DType::kF32).view(),
-                     problem.run_all(cpu_kernels(isa), DType::kF32).view());
+    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), options_of(backend));
+    expect_bit_equal(problem.run_all(*kernels, dtype_of(backend)).view(),
+                     problem.run_all(kernels_of(backend), dtype_of(backend)).view());
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionEqualTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kEqualCases)),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()),
+                                            ::testing::ValuesIn(kEqualCases)),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name);
                          });
 
-class AttentionIsaTest : public ::testing::TestWithParam<CpuIsa> {};
+class AttentionBackendTest : public ::testing::TestWithParam<Backend> {
+ protected:
+  DType dtype() const { return dtype_of(GetParam()); }
+};
 
 // A broken model's keys: rows before them are clean, rows after them are NaN, nothing else is touched.
-TEST_P(AttentionIsaTest, NaNAndInfinityDoNotReachEarlierRows) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Kernels& kernels = cpu_kernels(GetParam());
+TEST_P(AttentionBackendTest, NaNAndInfinityDoNotReachEarlierRows) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const Kernels& kernels = kernels_of(GetParam());
   const AttentionCase c = {.name = "nan", .sequences = {{80, 80}}, .head_dim = 8};
-  const Problem clean(c, DType::kF32), broken(c, DType::kF32);
+  const Problem clean(c, DType::kF32, dtype()), broken(c, DType::kF32, dtype());
   Rng rng(1);
   const TestTensor k = random_tensor(rng, DType::kF32, 2, 8), v = random_tensor(rng, DType::kF32, 2, 8);
   for (int64_t d = 0; d < 8; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
   const Tensor slots = index_tensor(DType::kI64, {broken.cache.slot(0, 50), broken.cache.slot(0, 40)});
   ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
-  const TestTensor want = clean.run_all(kernels, DType::kF32), got = broken.run_all(kernels, DType::kF32);
+  const TestTensor want = clean.run_all(kernels, dtype()), got = broken.run_all(kernels, dtype());
   expect_bit_equal(got.view().slice_rows(0, 40), want.view().slice_rows(0, 40));
   EXPECT_FALSE(std::isfinite(got.at(40, 0)));
   EXPECT_TRUE(std::isnan(got.at(50, 0)));
 }
 
 // Nor do they reach rows whose window has left them behind.
-TEST_P(AttentionIsaTest, NaNAndInfinityDoNotReachRowsThatDoNotSeeThem) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Kernels& kernels = cpu_kernels(GetParam());
+TEST_P(AttentionBackendTest, NaNAndInfinityDoNotReachRowsThatDoNotSeeThem) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const Kernels& kernels = kernels_of(GetParam());
   const AttentionCase c = {
       .name = "nan", .sequences = {{80, 80}}, .head_dim = 8, .window = 6, .soft_cap = 10, .sinks = true};
-  const Problem clean(c, DType::kF32), broken(c, DType::kF32);
+  const Problem clean(c, DType::kF32, dtype()), broken(c, DType::kF32, dtype());
   Rng rng(1);
   const TestTensor k = random_tensor(rng, DType::kF32, 2, 8), v = random_tensor(rng, DType::kF32, 2, 8);
   for (int64_t d = 0; d < 8; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
   const Tensor slots = index_tensor(DType::kI64, {broken.cache.slot(0, 12), broken.cache.slot(0, 10)});
   ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
-  const TestTensor want = clean.run_all(kernels, DType::kF32), got = broken.run_all(kernels, DType::kF32);
+  const TestTensor want = clean.run_all(kernels, dtype()), got = broken.run_all(kernels, dtype());
   expect_bit_equal(got.view().slice_rows(0, 10), want.view().slice_rows(0, 10));
   expect_bit_equal(got.view().slice_rows(18, 62), want.view().slice_rows(18, 62));
   EXPECT_TRUE(std::isnan(got.at(17, 0)));
 }
 
 // A sink of any size: one far above the scores takes all weight, one far below none.
-TEST_P(AttentionIsaTest, SinksOfAnySize) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Kernels& kernels = cpu_kernels(GetParam());
+TEST_P(AttentionBackendTest, SinksOfAnySize) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const Kernels& kernels = kernels_of(GetParam());
   const AttentionCase c = {
       .name = "sinks", .sequences = {{70, 3}}, .num_heads = 6, .head_dim = 8, .sinks = true};
   AttentionCase without = c;
   without.sinks = false;
-  const Problem problem(c, DType::kF32), plain(without, DType::kF32);
+  const Problem problem(c, DType::kF32, dtype()), plain(without, DType::kF32, dtype());
   const float sinks[] = {3e38f, 100, 88.8f, -100, -3e38f, -HUGE_VALF};
   std::copy(std::begin(sinks), std::end(sinks), problem.sinks.span<float>().begin());
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
-  const TestTensor got = problem.run_all(kernels, DType::kF32);
-  expect_close(got, want, [&](int64_t, int64_t, double) { return attention_bound(c); });
-  const TestTensor none = plain.run_all(kernels, DType::kF32);
+  const TestTensor got = problem.run_all(kernels, dtype());
+  expect_close(got, want,
+               [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
+  const TestTensor none = plain.run_all(kernels, dtype());
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.at(2, i), 0);
   expect_bit_equal(got.view().slice_cols(24, 24), none.view().slice_cols(24, 24));
 }
 
 // A score of -inf is a weight of 0, also when a whole tile of keys has it.
-TEST_P(AttentionIsaTest, MinusInfinityScoresWeighNothing) {
-  LMD_REQUIRE_ISA(GetParam());
+TEST_P(AttentionBackendTest, MinusInfinityScoresWeighNothing) {
+  LMD_REQUIRE_BACKEND(GetParam());
   const AttentionCase c = {.name = "inf", .sequences = {{130, 1}}, .num_heads = 1, .head_dim = 1};
-  const Problem problem(c, DType::kF32);
+  const Problem problem(c, DType::kF32, dtype());
   problem.q[0].view().set(129, 0, 1);
   const TestTensor minus_inf(DType::kF32, 70, 1), v(DType::kF32, 70, 1);
   std::vector<int64_t> slots;
@@ -476,17 +488,17 @@ TEST_P(AttentionIsaTest, MinusInfinityScoresWeighNothing) {
   }
   ref_kernels().kv_write(problem.cache.view(), 1, minus_inf, v, index_tensor(DType::kI64, slots));
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
-  const TestTensor got = problem.run_all(cpu_kernels(GetParam()), DType::kF32);
+  const TestTensor got = problem.run_all(kernels_of(GetParam()), dtype());
   ASSERT_TRUE(std::isfinite(want.at(0, 0)));
-  EXPECT_NEAR(got.at(0, 0), want.at(0, 0), 1e-5);
+  EXPECT_NEAR(got.at(0, 0), want.at(0, 0), 1e-5 + store_error(GetParam(), want.at(0, 0)));
 }
 
 // Then a sink, however low, has all the weight.
-TEST_P(AttentionIsaTest, SinkBesideMinusInfinityScores) {
-  LMD_REQUIRE_ISA(GetParam());
+TEST_P(AttentionBackendTest, SinkBesideMinusInfinityScores) {
+  LMD_REQUIRE_BACKEND(GetParam());
   const AttentionCase c = {
       .name = "inf", .sequences = {{3, 1}}, .num_heads = 1, .head_dim = 1, .sinks = true};
-  const Problem problem(c, DType::kF32);
+  const Problem problem(c, DType::kF32, dtype());
   problem.q[0].view().set(2, 0, 1);
   problem.sinks.span<float>()[0] = -200;
   const TestTensor minus_inf(DType::kF32, 3, 1), v(DType::kF32, 3, 1);
@@ -495,19 +507,19 @@ TEST_P(AttentionIsaTest, SinkBesideMinusInfinityScores) {
       DType::kI64, {problem.cache.slot(0, 0), problem.cache.slot(0, 1), problem.cache.slot(0, 2)});
   ref_kernels().kv_write(problem.cache.view(), 1, minus_inf, v, slots);
   EXPECT_EQ(problem.run_all(ref_kernels(), DType::kF64).at(0, 0), 0);
-  EXPECT_EQ(problem.run_all(cpu_kernels(GetParam()), DType::kF32).at(0, 0), 0);
+  EXPECT_EQ(problem.run_all(kernels_of(GetParam()), dtype()).at(0, 0), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, AttentionIsaTest, ::testing::ValuesIn(kAllIsas),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionBackendTest, ::testing::ValuesIn(all_backends()),
+                         [](const auto& test) { return to_string(test.param); });
 
-class KvWriteTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType>> {};
+class KvWriteTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
 
 // The same bytes as the reference, which rounds f32 to the cache's dtype once; everything else stays as it
 // was.
 TEST_P(KvWriteTest, IsBitEqualToReference) {
-  const auto& [isa, dtype] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, dtype] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   Rng rng(31);
   for (const auto& [head_dim, latent_dim] :
        {std::pair{1, 0}, {5, 0}, {16, 0}, {19, 0}, {64, 0}, {19, 7}, {40, 32}}) {
@@ -522,8 +534,8 @@ TEST_P(KvWriteTest, IsBitEqualToReference) {
         got(DType::kU8, {4 * view.layout.block_bytes()});
     std::memset(want.view().data(), 0x5a, want.bytes());
     std::memset(got.view().data(), 0x5a, got.bytes());
-    const TestTensor k = random_tensor(rng, DType::kF32, 6, 2 * head_dim, Fill::kOrdinary, 3);
-    const TestTensor v = random_tensor(rng, DType::kF32, 6, 2 * head_dim);
+    const TestTensor k = random_tensor(rng, dtype_of(backend), 6, 2 * head_dim, Fill::kOrdinary, 3);
+    const TestTensor v = random_tensor(rng, dtype_of(backend), 6, 2 * head_dim);
     // Subnormal in f16, out of its range, ties, zeros and infinities.
     const double odd[] = {1e-7,     -3e-8, 65519.9,     65520,     1e30,  -0.0,
                           HUGE_VAL, 2049,  1 + 0x1p-11, 0x1.018p0, 6.1e-5};
@@ -532,14 +544,14 @@ TEST_P(KvWriteTest, IsBitEqualToReference) {
     view.data = want.view().data();
     ref_kernels().kv_write(view, 1, k, v, slots);
     view.data = got.view().data();
-    cpu_kernels(isa).kv_write(view, 1, k, v, slots);
+    kernels_of(backend).kv_write(view, 1, k, v, slots);
     EXPECT_EQ(std::memcmp(got.view().data(), want.view().data(), want.bytes()), 0)
         << "head_dim " << head_dim << ", latent_dim " << latent_dim;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KvWriteTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kF32, DType::kF16, DType::kBF16)),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));

@@ -34,23 +34,24 @@ void expect_same_ids(const Tensor& got, const Tensor& want) {
           << "[" << t << ", " << j << "]";
 }
 
-class RouteTest : public ::testing::TestWithParam<std::tuple<CpuIsa, RouteCase>> {};
+class RouteTest : public ::testing::TestWithParam<std::tuple<Backend, RouteCase>> {};
 
-// Both compute in f64, in one order; the weights are rounded to f32.
+// Both compute in f64, in one order (a device's exp is its own); the weights are rounded to f32.
 TEST_P(RouteTest, MatchesReference) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   Rng rng(c.seed);
-  const TestTensor logits = random_tensor(rng, DType::kF32, c.tokens, c.experts, c.fill, c.padding);
+  const TestTensor logits = random_tensor(rng, dtype_of(backend), c.tokens, c.experts, c.fill, c.padding);
   const TestTensor bias = random_tensor(rng, DType::kF32, 1, c.experts);
   std::optional<ConstTensorView> correction;
   if (c.correction) correction = ConstTensorView(bias.view().data(), DType::kF32, {c.experts});
-  const Routes want(DType::kF64, c.tokens, c.top_k), got(DType::kF32, c.tokens, c.top_k, c.padding);
+  const Routes want(DType::kF64, c.tokens, c.top_k), got(dtype_of(backend), c.tokens, c.top_k, c.padding);
   ref_kernels().route(want.ids, want.weights, logits, correction, c.options);
-  cpu_kernels(isa).route(got.ids, got.weights, logits, correction, c.options);
+  kernels_of(backend).route(got.ids, got.weights, logits, correction, c.options);
   expect_same_ids(got.ids, want.ids);
-  expect_close(got.weights, want.weights,
-               [](int64_t, int64_t, double w) { return std::abs(w) * kF32Epsilon; });
+  expect_close(got.weights, want.weights, [&](int64_t, int64_t, double w) {
+    return std::abs(w) * kF32Epsilon * (is_cuda(backend) ? 2 : 1) + store_error(backend, w);
+  });
   got.weights.expect_padding_untouched();
 }
 
@@ -117,19 +118,20 @@ const RouteCase kRouteCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cases, RouteTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kRouteCases)),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()),
+                                            ::testing::ValuesIn(kRouteCases)),
                          [](const auto& test) {
                            const RouteCase& c = std::get<1>(test.param);
                            return cat(std::get<0>(test.param), "_", c.name, "_seed", c.seed);
                          });
 
 /// nullopt: the reference.
-class ExpertsTest : public ::testing::TestWithParam<std::optional<CpuIsa>> {
+class ExpertsTest : public ::testing::TestWithParam<std::optional<Backend>> {
  protected:
   void SetUp() override {
-    if (GetParam()) LMD_REQUIRE_ISA(*GetParam());
+    if (GetParam()) LMD_REQUIRE_BACKEND(*GetParam());
   }
-  const Kernels& kernels() const { return GetParam() ? cpu_kernels(*GetParam()) : ref_kernels(); }
+  const Kernels& kernels() const { return GetParam() ? kernels_of(*GetParam()) : ref_kernels(); }
 
   // One token.
   Routes route(const std::vector<double>& logits, int64_t top_k, const RouteOptions& options,
@@ -149,7 +151,8 @@ class ExpertsTest : public ::testing::TestWithParam<std::optional<CpuIsa>> {
 void expect_route(const Routes& got, const std::vector<int32_t>& ids, const std::vector<double>& weights) {
   for (size_t j = 0; j < ids.size(); ++j) {
     EXPECT_EQ(got.ids.span<int32_t>()[j], ids[j]) << "choice " << j;
-    EXPECT_NEAR(got.weights.at(0, static_cast<int64_t>(j)), weights[j], std::abs(weights[j]) * 1e-7)
+    EXPECT_NEAR(got.weights.at(0, static_cast<int64_t>(j)), weights[j],
+                std::abs(weights[j]) * (1e-7 + epsilon(got.weights.view().dtype())))
         << "choice " << j;
   }
 }
@@ -271,41 +274,46 @@ TEST_P(ExpertsTest, CombineByHand) {
   const int32_t pairs[] = {3, 0, 1, 2};
   std::copy(std::begin(pairs), std::end(pairs), rows.span<int32_t>().begin());
   kernels().combine_experts(out, x, weights, rows);
-  EXPECT_EQ(out.at(0, 0), 2003);
-  EXPECT_EQ(out.at(0, 1), -6);
-  EXPECT_EQ(out.at(1, 0), 540);
-  EXPECT_EQ(out.at(1, 1), -14);
+  const double want[2][2] = {{2003, -6}, {540, -14}};
+  for (int64_t t = 0; t < 2; ++t)
+    for (int64_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(out.at(t, i), want[t][i], std::abs(want[t][i]) * epsilon(dtype)) << t << ", " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, ExpertsTest,
-                         ::testing::Values(std::nullopt, CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512),
+std::vector<std::optional<Backend>> reference_and_all() {
+  std::vector<std::optional<Backend>> all = {std::nullopt};
+  for (const Backend backend : all_backends()) all.emplace_back(backend);
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(BackEnds, ExpertsTest, ::testing::ValuesIn(reference_and_all()),
                          [](const auto& test) {
                            return test.param ? std::string(to_string(*test.param)) : std::string("ref");
                          });
 
-class CombineTest : public ::testing::TestWithParam<CpuIsa> {};
+class CombineTest : public ::testing::TestWithParam<Backend> {};
 
 // A sum of k products, each rounded at most twice.
 TEST_P(CombineTest, MatchesReference) {
-  LMD_REQUIRE_ISA(GetParam());
+  LMD_REQUIRE_BACKEND(GetParam());
   Rng rng(3);
   for (const auto& [tokens, top_k, cols] :
        {std::tuple{0, 2, 8}, {1, 1, 1}, {3, 2, 15}, {2, 8, 16}, {5, 3, 17}, {40, 6, 2048}}) {
-    const TestTensor x = random_tensor(rng, DType::kF32, tokens * top_k, cols, Fill::kOrdinary, 3);
-    const TestTensor weights = random_tensor(rng, DType::kF32, tokens, top_k, Fill::kOrdinary, 1);
+    const DType dtype = dtype_of(GetParam());
+    const TestTensor x = random_tensor(rng, dtype, tokens * top_k, cols, Fill::kOrdinary, 3);
+    const TestTensor weights = random_tensor(rng, dtype, tokens, top_k, Fill::kOrdinary, 1);
     const Tensor rows(DType::kI32, {tokens, top_k});
     std::iota(rows.span<int32_t>().rbegin(), rows.span<int32_t>().rend(), 0);
-    const TestTensor want(DType::kF64, tokens, cols), got(DType::kF32, tokens, cols, 5);
+    const TestTensor want(DType::kF64, tokens, cols), got(dtype, tokens, cols, 5);
     ref_kernels().combine_experts(want, x, weights, rows);
-    cpu_kernels(GetParam()).combine_experts(got, x, weights, rows);
+    kernels_of(GetParam()).combine_experts(got, x, weights, rows);
     const double bound = 2 * static_cast<double>(top_k) * 9 * static_cast<double>(top_k) * kF32Epsilon;
-    expect_close(got, want, [&](int64_t, int64_t, double) { return bound; });
+    expect_close(got, want, [&](int64_t, int64_t, double v) { return bound + store_error(GetParam(), v); });
     got.expect_padding_untouched();
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, CombineTest, ::testing::ValuesIn(kAllIsas),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, CombineTest, ::testing::ValuesIn(all_backends()),
+                         [](const auto& test) { return to_string(test.param); });
 
 // Experts of one shape and the rows that each gets.
 struct ExpertsCase {
@@ -333,15 +341,15 @@ std::vector<const PackedWeight*> pointers(const std::vector<std::unique_ptr<Pack
   return out;
 }
 
-class ExpertLinearTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType, ExpertsCase>> {
+class ExpertLinearTest : public ::testing::TestWithParam<std::tuple<Backend, DType, ExpertsCase>> {
  protected:
   int64_t cols() const {
-    const auto& [isa, dtype, c] = GetParam();
+    const auto& [backend, dtype, c] = GetParam();
     return is_quantized(dtype) ? c.cols : c.cols - 29;
   }
   // Weights of the case; of many experts, some have the same.
   std::vector<Tensor> experts() const {
-    const auto& [isa, dtype, c] = GetParam();
+    const auto& [backend, dtype, c] = GetParam();
     Rng rng(c.seed);
     std::vector<Tensor> weights;
     for (size_t e = 0; e < std::min<size_t>(c.counts.size(), 11); ++e)
@@ -358,17 +366,17 @@ std::vector<std::unique_ptr<PackedWeight>> pack_all(const Kernels& kernels,
 }
 
 TEST_P(ExpertLinearTest, MatchesReference) {
-  const auto& [isa, dtype, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, dtype, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   const std::vector<Tensor> weights = experts();
   std::vector<Tensor> sizes;
   for (const Tensor& weight : weights) sizes.push_back(magnitudes(weight));
   Rng rng(c.seed + 1);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens(), cols(), Fill::kOrdinary, c.padding);
+  const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens(), cols(), Fill::kOrdinary, c.padding);
   const TestTensor biases = random_tensor(rng, DType::kF32, static_cast<int64_t>(c.counts.size()), c.rows);
   const std::optional<ConstTensorView> bias = c.bias ? std::optional<ConstTensorView>(biases) : std::nullopt;
   const TestTensor want(DType::kF64, c.tokens(), c.rows), total(DType::kF64, c.tokens(), c.rows);
-  const TestTensor got(DType::kF32, c.tokens(), c.rows, c.padding);
+  const TestTensor got(dtype_of(backend), c.tokens(), c.rows, c.padding);
   const auto run = [&](const Kernels& kernels, TensorView out, ConstTensorView input,
                        const std::vector<Tensor>& of, const std::optional<ConstTensorView>& with) {
     const auto packed = pack_all(kernels, of);
@@ -376,36 +384,45 @@ TEST_P(ExpertLinearTest, MatchesReference) {
   };
   run(ref_kernels(), want, x, weights, bias);
   run(ref_kernels(), total, absolute(x), sizes, std::nullopt);
-  run(cpu_kernels(isa), got, x, weights, bias);
-  expect_close(got, want,
-               [&](int64_t t, int64_t n, double v) { return linear_bound(cols(), total.at(t, n), v); });
+  run(kernels_of(backend), got, x, weights, bias);
+  // CUDA keeps float kinds in the activation dtype.
+  const double weight_step = is_quantized(dtype) || backend == Backend::kCudaF32 || !is_cuda(backend)
+                                 ? 0
+                                 : epsilon(dtype_of(backend));
+  const double subnormal = backend == Backend::kCudaF16 ? 3 * 0x1p-25 * static_cast<double>(cols()) : 0;
+  expect_close(got, want, [&](int64_t t, int64_t n, double v) {
+    return linear_bound(cols(), total.at(t, n), v) + total.at(t, n) * weight_step + subnormal +
+           store_error(backend, v);
+  });
   got.expect_padding_untouched();
 }
 
 // The seam's promise: a row's bits are those of linear() with its expert, beside whatever other rows.
 TEST_P(ExpertLinearTest, EqualsLinearRowByRow) {
-  const auto& [isa, dtype, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, dtype, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   Rng rng(c.seed + 1);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens(), cols(), Fill::kOrdinary, c.padding);
+  const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens(), cols(), Fill::kOrdinary, c.padding);
   const TestTensor biases = random_tensor(rng, DType::kF32, static_cast<int64_t>(c.counts.size()), c.rows);
   const std::optional<ConstTensorView> bias = c.bias ? std::optional<ConstTensorView>(biases) : std::nullopt;
-  const auto packed = pack_all(cpu_kernels(isa), experts());
-  const TestTensor want(DType::kF32, c.tokens(), c.rows);
+  const auto packed = pack_all(kernels_of(backend), experts());
+  const TestTensor want(dtype_of(backend), c.tokens(), c.rows);
   int64_t row = 0;
   for (size_t e = 0; e < c.counts.size(); ++e) {
     std::optional<ConstTensorView> row_bias;
     if (bias) row_bias = ConstTensorView(bias->row_data(static_cast<int64_t>(e)), DType::kF32, {c.rows});
     for (int64_t i = 0; i < c.counts[e]; ++i, ++row)
-      cpu_kernels(isa).linear(want.view().slice_rows(row, 1), x.view().slice_rows(row, 1),
-                              *packed[e % packed.size()], row_bias);
+      kernels_of(backend).linear(want.view().slice_rows(row, 1), x.view().slice_rows(row, 1),
+                                 *packed[e % packed.size()], row_bias);
   }
-  for (const int num_threads : {1, 3, 16}) {
-    const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), {.isa = isa});
-    const TestTensor got(DType::kF32, c.tokens(), c.rows);
-    kernels->expert_linear(got, x, pointers(packed, c.counts.size()), c.start(), bias);
+  const auto expect_equal = [&](const Kernels& kernels) {
+    const TestTensor got(dtype_of(backend), c.tokens(), c.rows);
+    kernels.expert_linear(got, x, pointers(packed, c.counts.size()), c.start(), bias);
     expect_bit_equal(got.view(), want.view());
-  }
+  };
+  if (is_cuda(backend)) return expect_equal(kernels_of(backend));
+  for (const int num_threads : {1, 3, 16})
+    expect_equal(*make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), options_of(backend)));
 }
 
 const ExpertsCase kExpertsCases[] = {
@@ -416,7 +433,7 @@ const ExpertsCase kExpertsCases[] = {
     {.name = "wide", .counts = {7, 12, 1}, .rows = 48, .cols = 768},
 };
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertLinearTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kF32, DType::kBF16, DType::kQ4_1,
                                                               DType::kQ8_0, DType::kQ6_K),
                                             ::testing::ValuesIn(kExpertsCases)),
@@ -431,7 +448,7 @@ std::vector<ExpertsCase> many_experts() {
   return {c};
 }
 INSTANTIATE_TEST_SUITE_P(Many, ExpertLinearTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kF16, DType::kQ4_1),
                                             ::testing::ValuesIn(many_experts())),
                          [](const auto& test) {
@@ -439,12 +456,12 @@ INSTANTIATE_TEST_SUITE_P(Many, ExpertLinearTest,
                                       std::get<2>(test.param).name);
                          });
 
-class MixedExpertsTest : public ::testing::TestWithParam<CpuIsa> {};
+class MixedExpertsTest : public ::testing::TestWithParam<Backend> {};
 
 // Gate and up stacked, each expert of kinds of its own.
 TEST_P(MixedExpertsTest, EqualLinear) {
-  LMD_REQUIRE_ISA(GetParam());
-  const Kernels& kernels = cpu_kernels(GetParam());
+  LMD_REQUIRE_BACKEND(GetParam());
+  const Kernels& kernels = kernels_of(GetParam());
   Rng rng(8);
   std::vector<std::unique_ptr<PackedWeight>> experts;
   for (const auto& [gate, up] :
@@ -454,8 +471,8 @@ TEST_P(MixedExpertsTest, EqualLinear) {
     experts.push_back(kernels.pack_weight(parts));
   }
   const std::vector<int64_t> counts = {2, 9, 4};
-  const TestTensor x = random_tensor(rng, DType::kF32, 15, 256), got(DType::kF32, 15, 49),
-                   want(DType::kF32, 15, 49);
+  const DType dtype = dtype_of(GetParam());
+  const TestTensor x = random_tensor(rng, dtype, 15, 256), got(dtype, 15, 49), want(dtype, 15, 49);
   kernels.expert_linear(got, x, pointers(experts, 3), index_tensor(DType::kI32, {0, 2, 11, 15}));
   int64_t row = 0;
   for (size_t e = 0; e < 3; row += counts[e++])
@@ -463,8 +480,8 @@ TEST_P(MixedExpertsTest, EqualLinear) {
   expect_bit_equal(got.view(), want.view());
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, MixedExpertsTest, ::testing::ValuesIn(kAllIsas),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, MixedExpertsTest, ::testing::ValuesIn(all_backends()),
+                         [](const auto& test) { return to_string(test.param); });
 
 }  // namespace
 }  // namespace lmdeploy

@@ -1,9 +1,56 @@
 // The public side of every op: checks its arguments once for all back ends and drops empty calls.
 #include "lmdeploy/kernels/kernels.h"
 
+#include <utility>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/system_memory.h"
 #include "lmdeploy/kernels/checks.h"
 
 namespace lmdeploy {
+namespace {
+
+size_t bytes_of(ConstTensorView t) { return static_cast<size_t>(t.rows() * row_bytes(t.dtype(), t.cols())); }
+
+void make_room(Tensor& buffer, size_t bytes, Allocator& allocator) {
+  if (!buffer.empty() && buffer.bytes() >= bytes) return;
+  buffer = Tensor();  // free before allocating: nobody reads the old content
+  buffer = Tensor(DType::kU8, {static_cast<int64_t>(bytes)}, allocator);
+}
+
+}  // namespace
+
+size_t Kernels::available_memory() const { return system_memory().available_bytes; }
+
+ConstTensorView Kernels::to_device(ConstTensorView host, Tensor& buffer) const {
+  if (reads_host_memory()) return host;
+  LMD_CHECK(host.contiguous(), "rows of ", host.row_stride_bytes(), " bytes");
+  make_room(buffer, bytes_of(host), allocator());
+  do_upload(buffer.view().data(), host.data(), bytes_of(host));
+  return {buffer.view().data(), host.dtype(), host.shape()};
+}
+
+Tensor Kernels::to_device(Tensor host) const {
+  if (reads_host_memory()) return host;
+  Tensor device(host.dtype(), host.shape(), allocator());
+  do_upload(device.view().data(), host.view().data(), host.bytes());
+  return device;
+}
+
+ConstTensorView Kernels::to_host(ConstTensorView x, Tensor& buffer) const {
+  if (reads_host_memory()) return x;
+  LMD_CHECK(x.contiguous(), "rows of ", x.row_stride_bytes(), " bytes");
+  make_room(buffer, bytes_of(x), host_allocator());
+  do_download(buffer.view().data(), x.data(), bytes_of(x));
+  return {buffer.view().data(), x.dtype(), x.shape()};
+}
+
+void Kernels::do_upload(std::byte*, const std::byte*, size_t) const {
+  LMD_CHECK(false, name(), " reads host memory");
+}
+void Kernels::do_download(std::byte*, const std::byte*, size_t) const {
+  LMD_CHECK(false, name(), " reads host memory");
+}
 
 void Kernels::embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
   checks::embedding(*this, out, ids, table);

@@ -2,7 +2,8 @@
 //
 // Conventions: `tokens` is the number of rows of a ragged step. Tensors live in memory of `allocator()`; for
 // the CPU and the reference that is host memory. Activations have activation_dtype(); every op also takes the
-// other float types that its comment names. Calls run in order; one thread at a time uses a Kernels object.
+// other float types that its comment names. Calls run in order, on a device after they have returned;
+// to_host() waits for them. One thread at a time uses a Kernels object.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lmdeploy/core/tensor.h"
 #include "lmdeploy/core/thread_pool.h"
@@ -124,11 +126,26 @@ class Kernels {
   virtual Allocator& allocator() const = 0;
   /// Dtype of hidden states and logits: f32 on the CPU, f64 in the reference.
   virtual DType activation_dtype() const = 0;
-  /// Whether activations may have `dtype`: activation_dtype() alone, but any float type in the reference.
-  virtual bool takes_activation(DType dtype) const { return dtype == activation_dtype(); }
+  /// Dtype of what stays wider than 16-bit hidden states, logits and rope tables: f32, f64 in the reference.
+  DType wide_dtype() const { return activation_dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
+  /// Whether activations may have `dtype`: activation_dtype(), and wide_dtype() too; any float type in the
+  /// reference. Those of one call have one dtype but where the op says otherwise.
+  virtual bool takes_activation(DType dtype) const {
+    return dtype == activation_dtype() || dtype == wide_dtype();
+  }
   /// Whether the KV cache may hold `dtype`.
   virtual bool takes_kv_dtype(DType dtype) const = 0;
   virtual ThreadPool& threads() const = 0;
+  /// Bytes of allocator() that are free now.
+  virtual size_t available_memory() const;
+
+  /// `host` for ops to read: the view itself where they read host memory, else a copy in `buffer`, which
+  /// grows when it is too small. `host` may change after the call. Contiguous rows.
+  ConstTensorView to_device(ConstTensorView host, Tensor& buffer) const;
+  /// The same for a tensor that stays.
+  Tensor to_device(Tensor host) const;
+  /// `x` for the host to read, all calls before being done: the view itself, or a copy in `buffer`.
+  ConstTensorView to_host(ConstTensorView x, Tensor& buffer) const;
 
   /// Stacks `parts` ([rows_i, cols], each any float or quantised kind, contiguous rows) into one weight. The
   /// parts are read once and not kept. Throws Error(kUnsupported) for a kind that the back end cannot hold.
@@ -138,8 +155,8 @@ class Kernels {
   void embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const;
 
   /// out[t, n] = sum_k x[t, k] * weight[n, k] (+ bias[n])        x [tokens, cols], out [tokens, rows], bias
-  /// [rows] f32 The order of the sum depends on cols alone, not on `tokens`: a row's result is bit-equal in
-  /// any batch.
+  /// [rows] f32; out may be of wide_dtype(). On the CPU the order of the sum depends on cols alone, not on
+  /// `tokens`: a row's result is bit-equal in any batch. What CUDA promises: docs/design.md.
   void linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
               std::optional<ConstTensorView> bias = std::nullopt) const;
 
@@ -160,8 +177,8 @@ class Kernels {
                   ConstTensorView scale, ConstTensorView table_idx) const;
 
   /// Rotates each head of x [tokens, heads * head_dim] in place by its token's row of `table` [tokens,
-  /// rotary_dim]: (a, b) -> (a cos - b sin, b cos + a sin); elements before options.first and from first +
-  /// rotary_dim on pass through.
+  /// rotary_dim], which may be of wide_dtype(): (a, b) -> (a cos - b sin, b cos + a sin); elements before
+  /// options.first and from first + rotary_dim on pass through.
   void rope(TensorView x, ConstTensorView table, RopeOptions options) const;
 
   /// Copies k, v [tokens, num_kv_heads * head_dim] into the cache: token t goes to slot slots[t] (i64; block
@@ -273,6 +290,11 @@ class Kernels {
                                   ConstTensorView pair_rows) const = 0;
   virtual void do_copy(TensorView out, ConstTensorView x) const = 0;
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
+
+  // For back ends whose allocator() is not host memory.
+  virtual bool reads_host_memory() const { return true; }
+  virtual void do_upload(std::byte* device, const std::byte* host, size_t bytes) const;
+  virtual void do_download(std::byte* host, const std::byte* device, size_t bytes) const;
 };
 
 /// Instruction sets of the CPU back end, worst first.
@@ -295,6 +317,24 @@ struct CpuOptions {
 /// Throws Error(kUnsupported) when `options.isa` is not available.
 std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads,
                                           const CpuOptions& options = {});
+
+/// Of the CUDA toolkit that this build was made with, 1000 * major + 10 * minor; 0: there is no CUDA back
+/// end.
+int cuda_toolkit_version();
+/// A graphics card that the CUDA back end can use.
+struct CudaDevice {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  size_t total_bytes = 0;
+};
+/// What the CUDA back end finds on this machine: devices, or why there are none.
+struct CudaStatus {
+  std::vector<CudaDevice> devices;
+  std::string problem;  // "" when there are devices
+};
+CudaStatus cuda_status();
+/// On the first device, with activations in f16, bf16 or f32. Throws Error(kUnsupported) with the problem.
+std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype);
 
 /// Dequantises (or widens) `count` elements, a multiple of block_size(dtype), exactly as ggml's reference
 /// does: f32 products and sums in its order. Any float or quantised kind.

@@ -20,9 +20,10 @@ struct NormCase {
 // The tensors of one case.
 struct NormProblem {
   NormCase c;
+  Backend backend;
   TestTensor x, weight, bias;
 
-  explicit NormProblem(const NormCase& with) : NormProblem(with, Rng(with.seed)) {}
+  NormProblem(const NormCase& with, Backend of) : NormProblem(with, of, Rng(with.seed)) {}
 
   ConstTensorView weights() const { return vector_of(weight); }
   NormOptions options() const {
@@ -42,14 +43,15 @@ struct NormProblem {
         mean_errors.push_back(c.options.kind == NormKind::kLayer ? units * mean_effect(input, t, begin) : 0);
     expect_close(got, want, [&](int64_t t, int64_t i, double v) {
       return (std::abs(v) + (c.bias ? 3 : 0)) * units +
-             mean_errors[static_cast<size_t>((t * c.hidden + i) / c.size())];
+             mean_errors[static_cast<size_t>((t * c.hidden + i) / c.size())] + store_error(backend, v);
     });
   }
 
  private:
-  NormProblem(const NormCase& with, Rng rng)
+  NormProblem(const NormCase& with, Backend of, Rng rng)
       : c(with),
-        x(random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding)),
+        backend(of),
+        x(random_tensor(rng, dtype_of(of), c.tokens, c.hidden, c.fill, c.padding)),
         weight(random_tensor(rng, DType::kF32, 1, c.weight_per_run ? c.size() : c.hidden)),
         bias(random_tensor(rng, DType::kF32, 1, c.weight_per_run ? c.size() : c.hidden)) {}
   // What a mean off by the largest element would change in a run's results.
@@ -68,41 +70,42 @@ struct NormProblem {
   }
 };
 
-class NormTest : public ::testing::TestWithParam<std::tuple<CpuIsa, NormCase>> {};
+class NormTest : public ::testing::TestWithParam<std::tuple<Backend, NormCase>> {};
 
 TEST_P(NormTest, MatchesReference) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const NormProblem p(c);
-  const TestTensor want(DType::kF64, c.tokens, c.hidden), got(DType::kF32, c.tokens, c.hidden, c.padding);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const NormProblem p(c, backend);
+  const TestTensor want(DType::kF64, c.tokens, c.hidden),
+      got(dtype_of(backend), c.tokens, c.hidden, c.padding);
   ref_kernels().norm(want, p.x, p.weights(), p.options());
-  cpu_kernels(isa).norm(got, p.x, p.weights(), p.options());
+  kernels_of(backend).norm(got, p.x, p.weights(), p.options());
   p.expect_norm(got, want, p.x);
   got.expect_padding_untouched();
 }
 
 TEST_P(NormTest, WorksInPlace) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
-  const NormProblem p(c);
-  const TestTensor apart(DType::kF32, c.tokens, c.hidden);
-  cpu_kernels(isa).norm(apart, p.x, p.weights(), p.options());
-  cpu_kernels(isa).norm(p.x, p.x, p.weights(), p.options());
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const NormProblem p(c, backend);
+  const TestTensor apart(dtype_of(backend), c.tokens, c.hidden);
+  kernels_of(backend).norm(apart, p.x, p.weights(), p.options());
+  kernels_of(backend).norm(p.x, p.x, p.weights(), p.options());
   expect_bit_equal(p.x.view(), apart.view());
 }
 
 TEST_P(NormTest, AddsTheResidualFirst) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   if (c.options.group > 0) return;  // add_norm is of whole rows
-  const NormProblem p(c);
+  const NormProblem p(c, backend);
   Rng rng(c.seed + 1);
-  const TestTensor residual = random_tensor(rng, DType::kF32, c.tokens, c.hidden, c.fill, c.padding);
-  const TestTensor sum(DType::kF32, c.tokens, c.hidden), want(DType::kF64, c.tokens, c.hidden);
-  ref_kernels().add(sum, residual, p.x);  // one rounding to f32, as the op's residual has
+  const TestTensor residual = random_tensor(rng, dtype_of(backend), c.tokens, c.hidden, c.fill, c.padding);
+  const TestTensor sum(dtype_of(backend), c.tokens, c.hidden), want(DType::kF64, c.tokens, c.hidden);
+  ref_kernels().add(sum, residual, p.x);  // one rounding, as the op's residual has
   ref_kernels().norm(want, sum, p.weights(), p.options());
-  const TestTensor got(DType::kF32, c.tokens, c.hidden, c.padding);
-  cpu_kernels(isa).add_norm(got, residual, p.x, p.weights(), p.options());
+  const TestTensor got(dtype_of(backend), c.tokens, c.hidden, c.padding);
+  kernels_of(backend).add_norm(got, residual, p.x, p.weights(), p.options());
   expect_bit_equal(residual.view(), sum.view());
   p.expect_norm(got, want, sum);
 }
@@ -142,7 +145,7 @@ const NormCase kCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cases, NormTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kCases)),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), ::testing::ValuesIn(kCases)),
                          [](const auto& test) {
                            const NormCase& c = std::get<1>(test.param);
                            return cat(std::get<0>(test.param),

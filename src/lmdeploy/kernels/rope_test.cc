@@ -15,13 +15,13 @@ struct RopeCase {
   uint64_t seed = 1;
 };
 
-class RopeTest : public ::testing::TestWithParam<std::tuple<CpuIsa, RopeCase>> {};
+class RopeTest : public ::testing::TestWithParam<std::tuple<Backend, RopeCase>> {};
 
 // Angles and sines are f64 on both sides: only the result is rounded to f32. 2^-52 is for a libm that rounds
 // differently.
 TEST_P(RopeTest, TableMatchesReference) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   Rng rng(c.seed);
   const int64_t half = c.rotary_dim / 2;
   std::vector<int64_t> positions, tables;
@@ -36,18 +36,18 @@ TEST_P(RopeTest, TableMatchesReference) {
   const Tensor position = index_tensor(DType::kI32, positions), table_idx = index_tensor(DType::kI32, tables);
   const TestTensor want(DType::kF64, c.tokens, 2 * half), got(DType::kF32, c.tokens, 2 * half, c.padding);
   ref_kernels().rope_table(want, position, inv_freq, scale, table_idx);
-  cpu_kernels(isa).rope_table(got, position, inv_freq, scale, table_idx);
+  kernels_of(backend).rope_table(got, position, inv_freq, scale, table_idx);
   expect_close(got, want, [](int64_t, int64_t, double v) { return std::abs(v) * kF32Epsilon + 0x1p-52; });
   got.expect_padding_untouched();
 }
 
 // Two products and their sum: at most three roundings of numbers no larger than |a cos| + |b sin|.
 TEST_P(RopeTest, RotationMatchesReference) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   Rng rng(c.seed);
   const int64_t cols = c.heads * c.head_dim;
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, cols, Fill::kOrdinary, c.padding);
+  const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens, cols, Fill::kOrdinary, c.padding);
   const TestTensor table =
       random_tensor(rng, DType::kF32, c.tokens, c.rotary_dim, Fill::kOrdinary, c.padding);
   const TestTensor want(DType::kF64, c.tokens, cols);
@@ -55,21 +55,24 @@ TEST_P(RopeTest, RotationMatchesReference) {
     for (int64_t i = 0; i < cols; ++i) want.view().set(t, i, x.at(t, i));
   const RopeOptions options = {.head_dim = c.head_dim, .interleaved = c.interleaved, .first = c.first};
   ref_kernels().rope(want, table, options);
-  cpu_kernels(isa).rope(x, table, options);
+  kernels_of(backend).rope(x, table, options);
   constexpr double kLargest = 3 * 3 + 3 * 3;  // of |a cos| + |b sin|: random_tensor's range
-  expect_close(x, want, [](int64_t, int64_t, double) { return 3 * kLargest * kF32Epsilon; });
+  expect_close(x, want, [&](int64_t, int64_t, double v) {
+    return 3 * kLargest * kF32Epsilon + store_error(backend, v);
+  });
   x.expect_padding_untouched();
 }
 
 TEST_P(RopeTest, ElementsBesideTheRotatedOnesPassThrough) {
-  const auto& [isa, c] = GetParam();
-  LMD_REQUIRE_ISA(isa);
+  const auto& [backend, c] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
   Rng rng(c.seed);
-  const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, c.heads * c.head_dim);
+  const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens, c.heads * c.head_dim);
   Rng again(c.seed);
-  const TestTensor before = random_tensor(again, DType::kF32, c.tokens, c.heads * c.head_dim);
-  const TestTensor table = random_tensor(rng, DType::kF32, c.tokens, c.rotary_dim);
-  cpu_kernels(isa).rope(x, table, {.head_dim = c.head_dim, .interleaved = c.interleaved, .first = c.first});
+  const TestTensor before = random_tensor(again, dtype_of(backend), c.tokens, c.heads * c.head_dim);
+  const TestTensor table = random_tensor(rng, dtype_of(backend), c.tokens, c.rotary_dim);
+  kernels_of(backend).rope(x, table,
+                           {.head_dim = c.head_dim, .interleaved = c.interleaved, .first = c.first});
   for (int64_t t = 0; t < c.tokens; ++t) {
     for (int64_t i = 0; i < x.view().cols(); ++i) {
       const int64_t d = i % c.head_dim - c.first;
@@ -98,7 +101,7 @@ constexpr RopeCase kCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cases, RopeTest,
-                         ::testing::Combine(::testing::ValuesIn(kAllIsas), ::testing::ValuesIn(kCases)),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), ::testing::ValuesIn(kCases)),
                          [](const auto& test) {
                            const RopeCase& c = std::get<1>(test.param);
                            return cat(std::get<0>(test.param), "_", c.tokens, "x", c.heads, "x", c.head_dim,

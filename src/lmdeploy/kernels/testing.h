@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,22 +16,70 @@
 #include "lmdeploy/core/half.h"
 #include "lmdeploy/core/random.h"
 #include "lmdeploy/core/tensor.h"
+#include "lmdeploy/kernels/device_mirror.h"
 #include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
 
 constexpr double kF32Epsilon = 0x1p-24;
 
-inline constexpr std::array kAllIsas = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
-/// linear() in f32 and with tokens in bytes.
-inline constexpr std::array kAllArithmetics = {
-    CpuOptions{CpuIsa::kPortable, false}, CpuOptions{CpuIsa::kAvx2, false},
-    CpuOptions{CpuIsa::kAvx512, false},   CpuOptions{CpuIsa::kAvx2, true},
-    CpuOptions{CpuIsa::kAvx2Vnni, true},  CpuOptions{CpuIsa::kAvx512, true},
-    CpuOptions{CpuIsa::kAvx512Vnni, true}};
-inline std::string name_of(const CpuOptions& options) {
+/// A back end under test: the CPU's instruction sets, in f32 and with tokens in bytes, and CUDA by its
+/// activations.
+enum class Backend {
+  kPortable,
+  kAvx2,
+  kAvx512,
+  kAvx2Int8,
+  kAvx2VnniInt8,
+  kAvx512Int8,
+  kAvx512VnniInt8,
+  kCudaF32,
+  kCudaF16,
+  kCudaBF16
+};
+inline constexpr std::array kCpuBackends = {Backend::kPortable, Backend::kAvx2, Backend::kAvx512};
+/// These differ from the others in products with quantised weights only.
+inline constexpr std::array kInt8Backends = {Backend::kAvx2Int8, Backend::kAvx2VnniInt8, Backend::kAvx512Int8,
+                                             Backend::kAvx512VnniInt8};
+inline constexpr std::array kCudaBackends = {Backend::kCudaF32, Backend::kCudaF16, Backend::kCudaBF16};
+inline constexpr size_t kNumBackends = kCpuBackends.size() + kInt8Backends.size() + kCudaBackends.size();
+inline bool is_cuda(Backend backend) { return backend >= Backend::kCudaF32; }
+/// Of a CPU back end.
+inline CpuOptions options_of(Backend backend) {
+  constexpr std::array kIsas = {CpuIsa::kPortable, CpuIsa::kAvx2,   CpuIsa::kAvx512,    CpuIsa::kAvx2,
+                                CpuIsa::kAvx2Vnni, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni};
+  return {.isa = kIsas[static_cast<size_t>(backend)], .int8_activations = backend >= Backend::kAvx2Int8};
+}
+/// Of its activations.
+inline DType dtype_of(Backend backend) {
+  if (backend == Backend::kCudaF16) return DType::kF16;
+  return backend == Backend::kCudaBF16 ? DType::kBF16 : DType::kF32;
+}
+inline std::string to_string(Backend backend) {
+  if (is_cuda(backend)) return cat("cuda_", dtype_of(backend));
+  const CpuOptions options = options_of(backend);
   return cat(options.isa, options.int8_activations ? "_int8" : "");
 }
+/// Those of this build, whether the machine can run them or not.
+inline std::vector<Backend> all_backends() {
+  std::vector<Backend> all(kCpuBackends.begin(), kCpuBackends.end());
+  if (cuda_toolkit_version() > 0) all.insert(all.end(), kCudaBackends.begin(), kCudaBackends.end());
+  return all;
+}
+/// For products with weights.
+inline std::vector<Backend> linear_backends() {
+  std::vector<Backend> all = all_backends();
+  all.insert(all.end(), kInt8Backends.begin(), kInt8Backends.end());
+  return all;
+}
+/// Why the back end does not run here; "" when it does.
+inline std::string problem_of(Backend backend) {
+  static const CudaStatus cuda = cuda_status();
+  if (is_cuda(backend)) return cuda.problem;
+  const CpuIsa isa = options_of(backend).isa;
+  return cpu_isa_available(isa) ? "" : cat("this processor lacks ", isa);
+}
+
 inline constexpr std::array kWeightKinds = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
                                             DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                                             DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
@@ -47,13 +94,24 @@ inline const Kernels& ref_kernels() {
   return *kernels;
 }
 /// Kept from test to test, so that scratch of one shape is met by the next.
-inline const Kernels& cpu_kernels(const CpuOptions& options) {
-  static std::map<std::string, std::unique_ptr<Kernels>> kernels;
-  auto& entry = kernels[name_of(options)];
-  if (!entry) entry = make_cpu_kernels(test_threads(), options);
+inline const Kernels& kernels_of(Backend backend) {
+  static std::array<std::unique_ptr<Kernels>, kNumBackends> kernels;
+  auto& entry = kernels[static_cast<size_t>(backend)];
+  if (entry) return *entry;
+  if (is_cuda(backend))
+    entry = std::make_unique<DeviceMirror>(make_cuda_kernels(test_threads(), dtype_of(backend)));
+  else
+    entry = make_cpu_kernels(test_threads(), options_of(backend));
   return *entry;
 }
-inline const Kernels& cpu_kernels(CpuIsa isa) { return cpu_kernels(CpuOptions{isa, false}); }
+
+/// What storing a result of size `want` in a 16-bit type costs on top of f32: below the normal numbers, half
+/// a step of 2^-24 (f16) or 2^-133 (bf16).
+inline double store_error(Backend backend, double want) {
+  const DType dtype = dtype_of(backend);
+  if (dtype == DType::kF32) return 0;
+  return std::abs(want) * epsilon(dtype) + (dtype == DType::kF16 ? 0x1p-25 : 0x1p-134);
+}
 
 enum class Fill { kOrdinary, kTiny, kHuge, kEqual };
 inline std::string_view to_string(Fill fill) {
@@ -102,12 +160,17 @@ inline double random_value(Rng& rng, Fill fill) {
   return unit * 3;
 }
 
-/// Values are rounded to the dtype: references must read the tensor, not the numbers it was made of.
+/// Values are rounded to the dtype: references must read the tensor, not the numbers it was made of. Tiny and
+/// huge are so for the range of f16 there.
 inline TestTensor random_tensor(Rng& rng, DType dtype, int64_t rows, int64_t cols,
                                 Fill fill = Fill::kOrdinary, int64_t padding = 0) {
+  const double range = dtype != DType::kF16  ? 1
+                       : fill == Fill::kTiny ? 1e15
+                       : fill == Fill::kHuge ? 1e-13
+                                             : 1;
   TestTensor t(dtype, rows, cols, padding);
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, random_value(rng, fill));
+    for (int64_t c = 0; c < cols; ++c) t.view().set(r, c, range * random_value(rng, fill));
   return t;
 }
 
@@ -246,7 +309,7 @@ void expect_invalid(const Call& call, const std::string& text) {
 
 }  // namespace lmdeploy
 
-/// Skips a test aloud on a processor without the instruction set.
-#define LMD_REQUIRE_ISA(isa)               \
-  if (!::lmdeploy::cpu_isa_available(isa)) \
-  GTEST_SKIP() << "this processor lacks " << ::lmdeploy::to_string(isa)
+/// Skips a test aloud where the back end does not run.
+#define LMD_REQUIRE_BACKEND(backend)                                                         \
+  if (const std::string lmd_problem = ::lmdeploy::problem_of(backend); !lmd_problem.empty()) \
+  GTEST_SKIP() << lmd_problem

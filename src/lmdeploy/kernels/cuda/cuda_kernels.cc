@@ -1,0 +1,50 @@
+// Making the back end, and copies between host and device.
+#include "lmdeploy/kernels/cuda/cuda_kernels.h"
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/kernels/cuda/cuda_check.h"
+
+namespace lmdeploy {
+namespace cuda {
+
+CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype)
+    : threads_(std::move(threads)), dtype_(activation_dtype) {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+  check(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, 0), "count multiprocessors");
+}
+
+CudaKernels::~CudaKernels() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+std::string CudaKernels::name() const { return cat("cuda-", dtype_); }
+
+size_t CudaKernels::available_memory() const {
+  size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "read the free memory");
+  return free_bytes;
+}
+
+// From pageable memory: the call returns when the bytes have left it.
+void CudaKernels::do_upload(std::byte* device, const std::byte* host, size_t bytes) const {
+  check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_), "copy to the device");
+}
+
+void CudaKernels::do_download(std::byte* host, const std::byte* device, size_t bytes) const {
+  check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), "copy from the device");
+  check(cudaStreamSynchronize(stream_), "wait for the device");
+}
+
+}  // namespace cuda
+
+std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype) {
+  const CudaStatus status = cuda_status();
+  if (status.devices.empty()) throw Error(ErrorCode::kUnsupported, status.problem);
+  if (activation_dtype != DType::kF32 && activation_dtype != DType::kF16 && activation_dtype != DType::kBF16)
+    throw Error(ErrorCode::kUnsupported,
+                cat("the CUDA back end computes in f16, bf16 or f32, not in ", activation_dtype));
+  return std::make_unique<cuda::CudaKernels>(std::move(threads), activation_dtype);
+}
+
+}  // namespace lmdeploy

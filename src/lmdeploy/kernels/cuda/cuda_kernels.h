@@ -1,0 +1,77 @@
+// The CUDA back end: f16, bf16 or f32 activations, sums in f32, one stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "lmdeploy/kernels/cuda/blas.h"
+#include "lmdeploy/kernels/cuda/device.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy::cuda {
+
+class CudaKernels final : public Kernels {
+ public:
+  CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype);
+  ~CudaKernels() override;
+
+  std::string name() const override;
+  Allocator& allocator() const override { return device_allocator(); }
+  DType activation_dtype() const override { return dtype_; }
+  bool takes_kv_dtype(DType dtype) const override {
+    return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  }
+  ThreadPool& threads() const override { return *threads_; }
+  size_t available_memory() const override;
+  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
+
+ private:
+  void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
+  void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
+                 std::optional<ConstTensorView> bias) const override;
+  void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+               const NormOptions& options) const override;
+  void do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                   const NormOptions& options) const override;
+  void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
+                     ConstTensorView scale, ConstTensorView table_idx) const override;
+  void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
+  void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
+                   ConstTensorView slots) const override;
+  void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
+                    const AttentionOptions& options) const override;
+  void do_glu(TensorView out, ConstTensorView x, Activation activation) const override;
+  void do_clamped_glu(TensorView out, ConstTensorView x, float limit) const override;
+  void do_activate(TensorView out, ConstTensorView x, Activation activation) const override;
+  void do_add(TensorView out, ConstTensorView a, ConstTensorView b) const override;
+  void do_scale(TensorView x, float factor) const override;
+  void do_scale_rows(TensorView x, ConstTensorView factors) const override;
+  void do_gate_rows(TensorView x, ConstTensorView gate) const override;
+  void do_clamp(TensorView x, float limit) const override;
+  void do_soft_cap(TensorView x, float cap) const override;
+  void do_route(TensorView ids, TensorView weights, ConstTensorView logits,
+                std::optional<ConstTensorView> correction, const RouteOptions& options) const override;
+  void do_sort_by_expert(TensorView expert_start, TensorView row_tokens, TensorView pair_rows,
+                         ConstTensorView ids) const override;
+  void do_expert_linear(TensorView out, ConstTensorView x, std::span<const PackedWeight* const> experts,
+                        ConstTensorView expert_start, std::optional<ConstTensorView> bias) const override;
+  void do_combine_experts(TensorView out, ConstTensorView x, ConstTensorView weights,
+                          ConstTensorView pair_rows) const override;
+  void do_copy(TensorView out, ConstTensorView x) const override;
+  void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
+
+  bool reads_host_memory() const override { return false; }
+  void do_upload(std::byte* device, const std::byte* host, size_t bytes) const override;
+  void do_download(std::byte* host, const std::byte* device, size_t bytes) const override;
+
+  const std::shared_ptr<ThreadPool> threads_;
+  const DType dtype_;
+  cudaStream_t stream_ = nullptr;
+  int num_sms_ = 0;
+  mutable Blas blas_;
+  mutable Scratch scratch_;
+};
+
+}  // namespace lmdeploy::cuda

@@ -1,0 +1,98 @@
+// Devices, their memory, and errors.
+#include "lmdeploy/kernels/cuda/device.h"
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/kernels/cuda/cuda_check.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy {
+namespace cuda {
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  const ErrorCode code =
+      status == cudaErrorMemoryAllocation ? ErrorCode::kResourceExhausted : ErrorCode::kInternal;
+  throw Error(code,
+              cat("CUDA: ", what, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")"));
+}
+
+void check_launch(const char* op, const Shape& shape) {
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess) check(status, cat(op, " of ", shape).c_str());
+}
+
+namespace {
+
+class DeviceAllocator final : public Allocator {
+ public:
+  std::byte* allocate(size_t bytes) override {
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, bytes == 0 ? 1 : bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // forgets it: the next check must not see it
+      size_t free_bytes = 0, total_bytes = 0;
+      cudaMemGetInfo(&free_bytes, &total_bytes);
+      throw Error(ErrorCode::kResourceExhausted, cat("out of GPU memory: ", bytes, " bytes asked for, ",
+                                                     free_bytes, " of ", total_bytes, " are free"));
+    }
+    check(status, "allocate");
+    return static_cast<std::byte*>(data);
+  }
+  // A program that ends may free when the driver is gone already.
+  void free(std::byte* data, size_t) noexcept override { cudaFree(data); }
+};
+
+CudaDevice describe_device(int index) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, index), "read a device's properties");
+  return {.name = properties.name,
+          .major = properties.major,
+          .minor = properties.minor,
+          .total_bytes = properties.totalGlobalMem};
+}
+
+}  // namespace
+
+Allocator& device_allocator() {
+  static DeviceAllocator allocator;
+  return allocator;
+}
+
+std::byte* Scratch::bytes(int64_t count) {
+  const auto bytes = static_cast<size_t>(count);
+  if (bytes > buffer_.size()) {
+    buffer_ = Buffer();  // waits for what still reads it
+    buffer_ = Buffer(bytes, device_allocator());
+  }
+  return buffer_.data();
+}
+
+}  // namespace cuda
+
+int cuda_toolkit_version() { return CUDART_VERSION; }
+
+CudaStatus cuda_status() {
+  constexpr int kLeastMajor = 7, kLeastMinor = 5;
+  CudaStatus found;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    found.problem =
+        cat("no GPU can be used: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+    return found;
+  }
+  for (int i = 0; i < count; ++i) {
+    const CudaDevice device = cuda::describe_device(i);
+    if (device.major > kLeastMajor || (device.major == kLeastMajor && device.minor >= kLeastMinor))
+      found.devices.push_back(device);
+    else
+      found.problem = cat(device.name, " has compute capability ", device.major, ".", device.minor,
+                          ", at least ", kLeastMajor, ".", kLeastMinor, " is needed");
+  }
+  if (count == 0) found.problem = "no GPU can be used: the driver reports none";
+  if (!found.devices.empty()) found.problem.clear();
+  return found;
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,121 @@
+// norm and add_norm: one block for each run of elements that are normalised together.
+#include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/types.cuh"
+
+namespace lmdeploy::cuda {
+namespace {
+
+template <typename T>
+struct NormArgs {
+  Rows<T> out;
+  Rows<T> residual;  // add_norm: x is added to it, and it is what is normalised
+  Rows<const T> x;
+  const float* weight;
+  const float* bias;  // may be null
+  int64_t rows;
+  int size;           // of a run
+  int runs;           // of a row
+  bool whole_weight;  // one weight for the row, not for each run
+  bool layer;         // NormKind::kLayer
+  float eps;
+  float offset;
+};
+
+// Bandwidth-bound: x is read from memory once, and again from the cache. No __restrict__: out may be x.
+template <int N, bool kAdd, typename T>
+__global__ void norm_kernel(NormArgs<T> a) {
+  __shared__ float shared[32];
+  using Wide = Pack<T, N>;
+  for (int64_t run = blockIdx.x; run < a.rows * a.runs; run += gridDim.x) {
+    const int64_t t = run / a.runs;
+    const int64_t begin = run % a.runs * a.size;
+    const T* x = a.x.row(t) + begin;
+    if constexpr (kAdd) {
+      T* residual = a.residual.row(t) + begin;
+      for (int i = threadIdx.x * N; i < a.size; i += blockDim.x * N) {
+        const Wide more = *reinterpret_cast<const Wide*>(x + i);
+        Wide sum = *reinterpret_cast<const Wide*>(residual + i);
+        for (int j = 0; j < N; ++j)
+          sum.values[j] = from_float<T>(to_float(sum.values[j]) + to_float(more.values[j]));
+        *reinterpret_cast<Wide*>(residual + i) = sum;  // read again by this thread only
+      }
+      x = residual;
+    }
+    float mean = 0;
+    if (a.layer) {
+      float sum = 0;
+      for (int i = threadIdx.x * N; i < a.size; i += blockDim.x * N) {
+        const Wide v = *reinterpret_cast<const Wide*>(x + i);
+        for (int j = 0; j < N; ++j) sum += to_float(v.values[j]);
+      }
+      mean = block_sum(sum, shared) / static_cast<float>(a.size);
+    }
+    float sum_sq = 0;
+    for (int i = threadIdx.x * N; i < a.size; i += blockDim.x * N) {
+      const Wide v = *reinterpret_cast<const Wide*>(x + i);
+      for (int j = 0; j < N; ++j) {
+        const float centred = to_float(v.values[j]) - mean;
+        sum_sq = fmaf(centred, centred, sum_sq);
+      }
+    }
+    const float scale = 1 / sqrtf(block_sum(sum_sq, shared) / static_cast<float>(a.size) + a.eps);
+    T* out = a.out.row(t) + begin;
+    const int64_t first_weight = a.whole_weight ? begin : 0;
+    for (int i = threadIdx.x * N; i < a.size; i += blockDim.x * N) {
+      Wide v = *reinterpret_cast<const Wide*>(x + i);
+      for (int j = 0; j < N; ++j) {
+        const int64_t w = first_weight + i + j;
+        const float normed = (to_float(v.values[j]) - mean) * scale * (a.weight[w] + a.offset);
+        v.values[j] = from_float<T>(normed + (a.bias == nullptr ? 0 : a.bias[w]));
+      }
+      *reinterpret_cast<Wide*>(out + i) = v;
+    }
+  }
+}
+
+template <bool kAdd>
+void run_norm(const char* op, TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+              const NormOptions& options, cudaStream_t stream) {
+  if (x.dtype() != out.dtype() || residual.dtype() != out.dtype())
+    throw Error(ErrorCode::kInvalidArgument,
+                cat(op, ": ", x.dtype(), " to ", out.dtype(), ", expected one dtype"));
+  const int64_t size = options.group > 0 ? options.group : x.cols();
+  if (size == 0) return;
+  with_type(out.dtype(), [&]<typename T>(Type<T>) {
+    const NormArgs<T> args = {.out = rows_of<T>(out),
+                              .residual = rows_of<T>(residual),
+                              .x = rows_of<T>(x),
+                              .weight = weight.row<float>(0),
+                              .bias = options.bias ? options.bias->row<float>(0) : nullptr,
+                              .rows = x.rows(),
+                              .size = static_cast<int>(size),
+                              .runs = static_cast<int>(x.cols() / size),
+                              .whole_weight = weight.cols() != size,
+                              .layer = options.kind == NormKind::kLayer,
+                              .eps = options.eps,
+                              .offset = options.offset};
+    const bool wide = is_wide(out, size) && is_wide(residual, size) && is_wide(x, size);
+    const int64_t busy = ceil_div(size, wide ? kWidth<T> : 1);
+    const auto threads = static_cast<unsigned>(std::min<int64_t>(512, ceil_div(busy, 32) * 32));
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>(args.rows * args.runs, int64_t{1} << 30));
+    if (wide)
+      norm_kernel<kWidth<T>, kAdd><<<blocks, threads, 0, stream>>>(args);
+    else
+      norm_kernel<1, kAdd><<<blocks, threads, 0, stream>>>(args);
+  });
+  check_launch(op, out.shape());
+}
+
+}  // namespace
+
+void CudaKernels::do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
+                          const NormOptions& options) const {
+  run_norm<false>("norm", out, out, x, weight, options, stream_);
+}
+
+void CudaKernels::do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
+                              const NormOptions& options) const {
+  run_norm<true>("add_norm", out, residual, x, weight, options, stream_);
+}
+
+}  // namespace lmdeploy::cuda

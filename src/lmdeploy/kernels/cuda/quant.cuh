@@ -1,0 +1,162 @@
+// Reads weights of any kind, eight consecutive elements of a row at a time. Bit layouts: quant_block.cc; the
+// results are bit-equal to dequantize(): scale * q is exact, only the sum with min rounds.
+#pragma once
+
+#include "lmdeploy/kernels/cuda/types.cuh"
+
+namespace lmdeploy::cuda {
+
+/// Stands for a quantised kind where a float kind's element type does.
+template <DType kKind>
+struct Quant {};
+
+template <typename Body>
+void with_quant(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return body(Type<Quant<DType::kQ4_0>>());
+    case DType::kQ4_1:
+      return body(Type<Quant<DType::kQ4_1>>());
+    case DType::kQ5_0:
+      return body(Type<Quant<DType::kQ5_0>>());
+    case DType::kQ5_1:
+      return body(Type<Quant<DType::kQ5_1>>());
+    case DType::kQ8_0:
+      return body(Type<Quant<DType::kQ8_0>>());
+    case DType::kQ4_K:
+      return body(Type<Quant<DType::kQ4_K>>());
+    case DType::kQ5_K:
+      return body(Type<Quant<DType::kQ5_K>>());
+    case DType::kQ6_K:
+      return body(Type<Quant<DType::kQ6_K>>());
+    default:
+      break;
+  }
+  throw Error(ErrorCode::kUnsupported, cat("the CUDA back end has no kernels for ", dtype, " weights"));
+}
+/// body(Type<W>()): W is a float type or a Quant.
+template <typename Body>
+void with_weight(DType dtype, const Body& body) {
+  if (is_quantized(dtype)) return with_quant(dtype, body);
+  with_type(dtype, body);
+}
+
+__device__ inline float half_at(const uint8_t* p) {
+  return __half2float(*reinterpret_cast<const __half*>(p));
+}
+
+// d, perhaps min, perhaps 32 high bits, 32 integers.
+template <DType kKind>
+__device__ void read8_small(const uint8_t* p, int k, float* w) {
+  constexpr bool kMin = kKind == DType::kQ4_1 || kKind == DType::kQ5_1;
+  constexpr bool kFive = kKind == DType::kQ5_0 || kKind == DType::kQ5_1;
+  constexpr int kBias = kMin ? 0 : kFive ? 16 : 8;
+  const float d = half_at(p);
+  const float min = kMin ? half_at(p + 2) : 0;
+  p += kMin ? 4 : 2;
+  uint32_t high = 0;
+  if constexpr (kFive) {
+    high = (p[0] | p[1] << 8 | p[2] << 16 | static_cast<uint32_t>(p[3]) << 24) >> k;
+    p += 4;
+  }
+  for (int j = 0; j < 8; ++j) {
+    const int byte = p[(k + j) % 16];
+    int q = k < 16 ? byte & 15 : byte >> 4;
+    if constexpr (kFive) q |= static_cast<int>(high >> j & 1) << 4;
+    w[j] = kMin ? fmaf(d, static_cast<float>(q), min) : d * static_cast<float>(q - kBias);
+  }
+}
+
+// d, dmin, eight 6-bit scales and mins in 12 bytes, perhaps 256 high bits, 256 nibbles.
+template <bool kFive>
+__device__ void read8_k45(const uint8_t* p, int k, float* w) {
+  const uint8_t* packed = p + 4;
+  const int group = k / 32;
+  int scale = packed[group & 3] & 63, min = packed[4 + (group & 3)] & 63;
+  if (group >= 4) {
+    const int both = packed[8 + group - 4];
+    scale = (both & 15) | packed[group - 4] >> 6 << 4;
+    min = both >> 4 | packed[group] >> 6 << 4;
+  }
+  const float d = half_at(p) * static_cast<float>(scale);
+  const float least = -(half_at(p + 2) * static_cast<float>(min));
+  const uint8_t* high = p + 16 + k % 32;
+  const uint8_t* low = p + (kFive ? 48 : 16) + k / 64 * 32 + k % 32;
+  for (int j = 0; j < 8; ++j) {
+    int q = k % 64 < 32 ? low[j] & 15 : low[j] >> 4;
+    if constexpr (kFive) q |= (high[j] >> group & 1) << 4;
+    w[j] = fmaf(d, static_cast<float>(q), least);
+  }
+}
+
+__device__ inline void read8_k6(const uint8_t* p, int k, float* w) {
+  const int half = k / 128, at = k % 128;
+  const uint8_t* low = p + half * 64 + at % 64;
+  const uint8_t* high = p + 128 + half * 32 + at % 32;
+  const float d = half_at(p + 208) * static_cast<float>(static_cast<int8_t>(p[192 + k / 16]));
+  for (int j = 0; j < 8; ++j) {
+    const int nibble = at < 64 ? low[j] & 15 : low[j] >> 4;
+    const int q = (nibble | (high[j] >> at / 32 * 2 & 3) << 4) - 32;
+    w[j] = d * static_cast<float>(q);
+  }
+}
+
+/// w[j] = row[k + j]; k is a multiple of 8.
+template <DType kKind>
+__device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind>) {
+  constexpr bool kLarge = kKind == DType::kQ4_K || kKind == DType::kQ5_K || kKind == DType::kQ6_K;
+  constexpr int kSize = kLarge ? 256 : 32;
+  constexpr int kBytes = kKind == DType::kQ4_0   ? 18
+                         : kKind == DType::kQ4_1 ? 20
+                         : kKind == DType::kQ5_0 ? 22
+                         : kKind == DType::kQ5_1 ? 24
+                         : kKind == DType::kQ8_0 ? 34
+                         : kKind == DType::kQ4_K ? 144
+                         : kKind == DType::kQ5_K ? 176
+                                                 : 210;
+  const auto* block = reinterpret_cast<const uint8_t*>(row) + k / kSize * kBytes;
+  const int within = static_cast<int>(k % kSize);
+  if constexpr (kKind == DType::kQ8_0) {
+    const float d = half_at(block);
+    for (int j = 0; j < 8; ++j) w[j] = d * static_cast<float>(static_cast<int8_t>(block[2 + within + j]));
+  } else if constexpr (!kLarge) {
+    read8_small<kKind>(block, within, w);
+  } else if constexpr (kKind == DType::kQ6_K) {
+    read8_k6(block, within, w);
+  } else {
+    read8_k45<kKind == DType::kQ5_K>(block, within, w);
+  }
+}
+
+/// Of a float kind: elements at `cols` and beyond are 0. `wide`: rows are whole 16-byte accesses.
+template <typename T>
+__device__ void read8(const T* row, int64_t k, int64_t cols, bool wide, float* w) {
+  if (wide) {
+    constexpr int kLoads = 8 / kWidth<T>;
+    const auto* packs = reinterpret_cast<const Pack<T, kWidth<T>>*>(row + k);
+    for (int i = 0; i < kLoads; ++i) {
+      const auto pack = k + i * kWidth<T> < cols ? packs[i] : Pack<T, kWidth<T>>{};
+      for (int j = 0; j < kWidth<T>; ++j) w[i * kWidth<T> + j] = to_float(pack.values[j]);
+    }
+    return;
+  }
+  for (int j = 0; j < 8; ++j) w[j] = k + j < cols ? to_float(row[k + j]) : 0.0f;
+}
+/// Of a weight of any kind.
+template <typename W>
+__device__ void read8_weight(const std::byte* row, int64_t k, int64_t cols, bool wide, float* w) {
+  if constexpr (std::is_empty_v<W>)
+    read8(row, k, w, W());
+  else
+    read8(reinterpret_cast<const W*>(row), k, cols, wide, w);
+}
+__device__ inline void read8_any(const void* row, DType dtype, int64_t k, int64_t cols, bool wide, float* w) {
+  if (dtype == DType::kF32)
+    read8(static_cast<const float*>(row), k, cols, wide, w);
+  else if (dtype == DType::kF16)
+    read8(static_cast<const __half*>(row), k, cols, wide, w);
+  else
+    read8(static_cast<const __nv_bfloat16*>(row), k, cols, wide, w);
+}
+
+}  // namespace lmdeploy::cuda

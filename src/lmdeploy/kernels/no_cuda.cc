@@ -1,0 +1,15 @@
+// What stands in for the CUDA back end in a build without it.
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy {
+
+int cuda_toolkit_version() { return 0; }
+
+CudaStatus cuda_status() { return {.devices = {}, .problem = "this build has no CUDA back end"}; }
+
+std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool>, DType) {
+  throw Error(ErrorCode::kUnsupported, cuda_status().problem);
+}
+
+}  // namespace lmdeploy

@@ -62,6 +62,22 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Windows,
                                            WindowCase{{0, 16}, 4, 64}, WindowCase{{0, 16}, 16, 1000},
                                            WindowCase{{16, 0, 16}, 64, 512}, WindowCase{{16, 16}, 5, 100}));
 
+// What a long prompt leaves behind its window does not push out what others will ask for again.
+TEST(WindowGroups, ALongPromptTakesItsOwnPassedBlocksFirst) {
+  FakeModel model({.max_positions = 20000, .windows = {16}});
+  EngineConfig config = small_config();
+  config.session_len = 0;
+  config.max_prefill_token_num = 32;  // 8 of the 64 blocks
+  config.enable_prefix_caching = true;
+  CoreDriver driver(model, config);
+  const std::vector<int> other = random_ids(1, 60), long_prompt = random_ids(2, 2000);
+  driver.complete(request_of(other, 1));
+  const RequestOutput output = driver.complete(request_of(long_prompt, 40));
+  EXPECT_EQ(output.token_ids, model.generate(long_prompt, 40));
+  EXPECT_EQ(driver.complete(request_of(other, 1)).cached_tokens, 56);
+  EXPECT_EQ(driver.complete(request_of(long_prompt, 1)).cached_tokens, 1996);
+}
+
 TEST(WindowGroups, ASessionLongerThanThePoolRunsWhereAllGroupsHaveWindows) {
   FakeModel model({.windows = {16, 7}});
   EngineConfig config = small_config();

@@ -22,7 +22,11 @@ BlockHandle& BlockHandle::operator=(BlockHandle&& other) noexcept {
 }
 
 BlockHandle::~BlockHandle() {
-  if (manager_ != nullptr) manager_->release(id_);
+  if (manager_ != nullptr) manager_->release(id_, /*passed=*/false);
+}
+
+void BlockHandle::let_pass() {
+  std::exchange(manager_, nullptr)->release(std::exchange(id_, -1), /*passed=*/true);
 }
 
 BlockKey BlockHandle::key() const { return {id_, manager_->block(id_).unique_id}; }
@@ -55,8 +59,8 @@ BlockManager::BlockManager(int64_t num_blocks)
 
 std::optional<BlockHandle> BlockManager::allocate() {
   if (free_ids_.empty()) {
-    if (oldest_ == kNone) return std::nullopt;
-    const int32_t evicted = oldest_;
+    const int32_t evicted = passed_.oldest != kNone ? passed_.oldest : kept_.oldest;
+    if (evicted == kNone) return std::nullopt;
     unlink(evicted);
     set_free(evicted);
   }
@@ -70,6 +74,7 @@ std::optional<BlockHandle> BlockManager::allocate() {
 std::optional<BlockHandle> BlockManager::acquire(BlockKey key) {
   if (!holds(key)) return std::nullopt;
   if (block(key.id).use_count++ == 0) unlink(key.id);
+  block(key.id).found = true;
   return BlockHandle(this, key.id);
 }
 
@@ -90,10 +95,12 @@ void BlockManager::spoil(BlockKey key) {
   block(key.id).keep = false;
 }
 
-void BlockManager::release(int32_t id) {
-  if (--block(id).use_count > 0) return;
-  if (block(id).keep) {
-    link_newest(id);
+void BlockManager::release(int32_t id, bool passed) {
+  Block& b = block(id);
+  if (--b.use_count > 0) return;
+  b.passed = passed && !b.found;
+  if (b.keep) {
+    link(id);
   } else {
     set_free(id);
   }
@@ -105,18 +112,20 @@ void BlockManager::set_free(int32_t id) {
   std::push_heap(free_ids_.begin(), free_ids_.end(), std::greater<>());
 }
 
-void BlockManager::link_newest(int32_t id) {
-  block(id).older = newest_;
+void BlockManager::link(int32_t id) {
+  Line& line = line_of(block(id));
+  block(id).older = line.newest;
   block(id).newer = kNone;
-  (newest_ == kNone ? oldest_ : block(newest_).newer) = id;
-  newest_ = id;
+  (line.newest == kNone ? line.oldest : block(line.newest).newer) = id;
+  line.newest = id;
   ++num_cached_;
 }
 
 void BlockManager::unlink(int32_t id) {
   const Block& b = block(id);
-  (b.older == kNone ? oldest_ : block(b.older).newer) = b.newer;
-  (b.newer == kNone ? newest_ : block(b.newer).older) = b.older;
+  Line& line = line_of(b);
+  (b.older == kNone ? line.oldest : block(b.older).newer) = b.newer;
+  (b.newer == kNone ? line.newest : block(b.newer).older) = b.older;
   --num_cached_;
 }
 
@@ -126,14 +135,16 @@ void BlockManager::check_invariants() const {
     LMD_CHECK(block(id).use_count == 0 && block(id).unique_id == 0, "free block ", id);
     ++places[static_cast<size_t>(id)];
   }
-  int32_t previous = kNone;
-  for (int32_t id = oldest_; id != kNone; id = block(id).newer) {
-    LMD_CHECK(block(id).use_count == 0 && block(id).unique_id != 0 && block(id).older == previous,
-              "cached block ", id);
-    ++places[static_cast<size_t>(id)];
-    previous = id;
+  for (const Line& line : {passed_, kept_}) {
+    int32_t previous = kNone;
+    for (int32_t id = line.oldest; id != kNone; id = block(id).newer) {
+      LMD_CHECK(block(id).use_count == 0 && block(id).unique_id != 0 && block(id).older == previous,
+                "cached block ", id);
+      ++places[static_cast<size_t>(id)];
+      previous = id;
+    }
+    LMD_CHECK(previous == line.newest, previous, " ends the line, not ", line.newest);
   }
-  LMD_CHECK(previous == newest_, previous, " ends the list, not ", newest_);
   std::unordered_set<uint64_t> unique_ids;
   int64_t used = 0;
   for (size_t id = 0; id < blocks_.size(); ++id) {

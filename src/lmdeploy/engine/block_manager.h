@@ -34,6 +34,9 @@ class BlockHandle {
   void set_keep(bool keep);
   /// Whether another sequence holds the block too.
   bool is_shared() const;
+  /// Ends the use of a block that has left its sequence's window: if it becomes cached it is the first to go,
+  /// unless somebody has found its content before. Leaves this empty.
+  void let_pass();
   /// Makes the content of a block that nobody else holds unfindable by earlier keys, so that it may be
   /// written again.
   void make_private();
@@ -80,8 +83,8 @@ class BlockManager {
   BlockManager(const BlockManager&) = delete;
   BlockManager& operator=(const BlockManager&) = delete;
 
-  /// An empty block: the free one with the lowest id, else the cached one that was let go of longest ago,
-  /// whose content is forgotten. Nothing when all are used.
+  /// An empty block: the free one with the lowest id, else a cached one, whose content is forgotten: what has
+  /// passed out of a window, then what was let go of longest ago. Nothing when all are used.
   std::optional<BlockHandle> allocate();
   /// One more use of content that is still there; nothing when it is gone.
   std::optional<BlockHandle> acquire(BlockKey key);
@@ -110,19 +113,26 @@ class BlockManager {
     uint64_t unique_id = 0;  // 0: free
     int32_t use_count = 0;
     bool keep = false;
+    bool found = false;                    // this content has been acquired
+    bool passed = false;                   // its line while cached
     int32_t older = kNone, newer = kNone;  // neighbours while cached
   };
 
   Block& block(int32_t id) { return blocks_[static_cast<size_t>(id)]; }
   const Block& block(int32_t id) const { return blocks_[static_cast<size_t>(id)]; }
-  void release(int32_t id);
+  void release(int32_t id, bool passed);
   void set_free(int32_t id);
-  void link_newest(int32_t id);
+  void link(int32_t id);
   void unlink(int32_t id);
 
   std::vector<Block> blocks_;
   std::vector<int32_t> free_ids_;  // a heap, lowest id on top: pages of the pool are touched in order
-  int32_t oldest_ = kNone, newest_ = kNone;  // ends of the list of cached blocks
+  /// Cached blocks in the order in which they were let go of.
+  struct Line {
+    int32_t oldest = kNone, newest = kNone;
+  };
+  Line& line_of(const Block& block) { return block.passed ? passed_ : kept_; }
+  Line passed_, kept_;
   int64_t num_cached_ = 0;
   uint64_t last_unique_id_ = 0;
 };

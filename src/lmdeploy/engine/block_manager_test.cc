@@ -34,6 +34,32 @@ TEST(BlockManager, GivesNothingWhenAllAreUsed) {
   manager.check_invariants();
 }
 
+// 0 and 1 pass out of a window, 2 and 3 are let go of before that; 1 has been found by somebody.
+TEST(BlockManager, WhatHasPassedGoesFirstUnlessItWasFound) {
+  BlockManager manager(4);
+  BlockList list, other;
+  for (BlockList* each : {&list, &list, &other, &other}) {
+    each->append(take(manager));
+    (*each)[each->end() - 1].set_keep(true);
+  }
+  const BlockKey keys[] = {list[0].key(), list[1].key(), other[0].key(), other[1].key()};
+  other.truncate(0);  // 3, then 2
+  manager.acquire(keys[1]);
+  list[0].let_pass();
+  list[1].let_pass();
+  list.drop_before(2);
+  EXPECT_EQ(list.first(), 2);
+  EXPECT_EQ(manager.num_cached(), 4);
+  manager.check_invariants();
+  std::vector<BlockHandle> taken;
+  for (const int gone : {0, 3, 2, 1}) {
+    ASSERT_TRUE(manager.holds(keys[gone])) << gone;
+    taken.push_back(take(manager));
+    EXPECT_FALSE(manager.holds(keys[gone])) << gone;
+    manager.check_invariants();
+  }
+}
+
 TEST(BlockManager, ASharedBlockIsFreeAfterItsLastUser) {
   BlockManager manager(1);
   BlockHandle first = take(manager);

@@ -250,6 +250,7 @@ void EngineCore::append_prompt(Sequence& sequence, const Request& request) {
   sequence.num_reused = -1;
   if (sequence.prompt_begin == 0) sequence.rope_length = static_cast<int32_t>(request.input_ids.size());
   sequence.tokens.insert(sequence.tokens.end(), request.input_ids.begin(), request.input_ids.end());
+  sequence.prompt_end = sequence.length();
   choose_rope(sequence);
 }
 

@@ -20,9 +20,17 @@ void drop_after(Sequence& sequence, int64_t count, const BlockStore& store) {
   }
 }
 
+// The blocks that the same prompt, asked again, would read are let go of like everything else.
 void drop_passed(Sequence& sequence, const BlockStore& store) {
-  for (size_t group = 0; group < sequence.blocks.size(); ++group)
-    sequence.blocks[group].drop_before(store.groups.first_read(group, sequence.cache_len));
+  const int64_t end = std::max<int64_t>(0, sequence.prompt_end - 1) / store.groups.block_len();
+  for (size_t group = 0; group < sequence.blocks.size(); ++group) {
+    BlockList& list = sequence.blocks[group];
+    const int64_t first = store.groups.first_read(group, sequence.cache_len);
+    const int64_t begin = store.groups.first_read(group, end * store.groups.block_len());
+    for (int64_t i = list.first(); i < std::min(first, list.end()); ++i)
+      if (i < begin || i >= end) list[i].let_pass();
+    list.drop_before(first);
+  }
 }
 
 // Up to the first one that is gone: what follows it is of no use.

@@ -37,6 +37,7 @@ struct Sequence {
   // Of the request that runs on it now.
   uint64_t request_id = 0;   // rises in order of arrival
   int64_t prompt_begin = 0;  // tokens before it are history
+  int64_t prompt_end = 0;    // tokens from it on have been generated
   int64_t rows_from =
       kNoRows;              // from this token on all logit rows are wanted, besides that of the last token
   int64_t num_reused = -1;  // prompt tokens found in the prefix index when it first ran; -1: has not yet

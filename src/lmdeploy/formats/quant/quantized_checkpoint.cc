@@ -57,6 +57,7 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
  public:
   QuantizedCheckpoint(std::unique_ptr<Checkpoint> stored, const QuantConfig& config)
       : DerivedCheckpoint(std::move(stored)) {
+    weight_format_ = config.format;
     forget_quantization(config_.as_object());
     std::vector<bool> used(base().tensors().size());
     std::vector<std::pair<size_t, Recipe>> recipes = find_recipes(config);

@@ -30,6 +30,15 @@ struct LoadPlan {
   std::vector<size_t> ignored;  // tensors that the architecture does not use by design (docs/models.md)
 };
 
+/// What a checkpoint is, and which of its tensors fill which slots.
+struct ModelPlan {
+  const ModelFamily& family;
+  DecoderSpec spec;
+  LoadPlan weights;
+};
+/// All that load_model() finds out before it reads a tensor; throws as it does.
+ModelPlan plan_model(const Checkpoint& checkpoint, const JsonObject& config_overrides = {});
+
 /// Throws one Error(kInvalidData) that names all missing, unused and unfit tensors.
 LoadPlan plan_load(const Checkpoint& checkpoint, const DecoderSpec& spec, std::span<const WeightRule> rules);
 

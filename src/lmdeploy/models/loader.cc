@@ -1,5 +1,5 @@
-// load_model(): config and overrides to a spec, rules to a plan, tensors to packed weights one slot at a
-// time.
+// load_model(), plan_model(): config and overrides to a spec, rules to a plan, tensors to packed weights one
+// slot at a time.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -63,6 +63,13 @@ void refuse_quantized(const ConfigReader& cfg) {
                 cat(cfg.where(),
                     ": quantization_config cannot be overridden: how the weights are stored is what "
                     "the files say"));
+}
+
+// What no family's original code has, and the forward pass does not do.
+void refuse_logn_of_latent(const ConfigReader& cfg, const DecoderSpec& spec) {
+  if (spec.has_latent() && spec.logn_length > 0)
+    throw Error(ErrorCode::kUnsupported,
+                cat(cfg.where(), ": use_logn_attn is not supported for latent attention"));
 }
 
 int64_t bytes_of(const TensorInfo& info) {
@@ -182,23 +189,29 @@ class WeightReader {
 
 }  // namespace
 
-std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& kernels,
-                                  const LoadOptions& options) {
-  const Json config = merged_config(checkpoint, options.config_overrides);
+ModelPlan plan_model(const Checkpoint& checkpoint, const JsonObject& config_overrides) {
+  const Json config = merged_config(checkpoint, config_overrides);
   const ConfigReader cfg(config, checkpoint.config_path());
   const ModelFamily& family = find_family(cfg.architecture(), checkpoint.config_path());
   refuse_quantized(cfg);
   DecoderSpec spec = family.read_spec(cfg);
+  refuse_logn_of_latent(cfg, spec);
   spec.architecture = family.architecture;
   spec.rope.freq_factors = read_rope_factors(checkpoint, spec);
   const std::span<const WeightRule> rules = choose_rules(checkpoint, family);
   decide_tied(checkpoint, rules, spec);
-  const LoadPlan plan = plan_load(checkpoint, spec, rules);
+  LoadPlan plan = plan_load(checkpoint, spec, rules);
   if (!plan.ignored.empty())
     LMD_LOG(kInfo, "load ", checkpoint.path(), ": ", plan.ignored.size(),
             " tensors are ignored by design, first ", checkpoint.tensors()[plan.ignored[0]].name);
-  DecoderWeights weights = WeightReader(checkpoint, kernels, options).read(plan, spec);
-  return family.make(spec, std::move(weights), kernels, options);
+  return {family, std::move(spec), std::move(plan)};
+}
+
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& kernels,
+                                  const LoadOptions& options) {
+  const ModelPlan model = plan_model(checkpoint, options.config_overrides);
+  DecoderWeights weights = WeightReader(checkpoint, kernels, options).read(model.weights, model.spec);
+  return model.family.make(model.spec, std::move(weights), kernels, options);
 }
 
 }  // namespace lmdeploy

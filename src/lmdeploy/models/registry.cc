@@ -54,6 +54,7 @@ constexpr const ModelFamily* kFamilies[] = {
     &kStableLm,
     &kStableLmOldSpelling,
     &kStarcoder2,
+    &kTurboMind,
     &kYi,
 };
 

@@ -64,6 +64,7 @@ class TurbomindEngineConfig(Config):
         enable_prefix_caching: Reuse the keys and values of equal prompt beginnings.
         quant_policy: Number kind of the KV cache: 0 as ``dtype``, 8 or ``"int8"``, 4 or ``"int4"``.
         rope_scaling_factor: 1 or more: dynamic NTK scaling with this factor; 0: as the checkpoint says.
+        use_logn_attn: Scale queries beyond the trained length by the logarithm of their position.
         max_prefill_token_num: Prompt tokens per step.
         num_tokens_per_iter, max_prefill_iters: Split of long prompts over steps; 0: ``max_prefill_token_num``.
         hf_overrides: Values that replace those of the checkpoint's config.json.

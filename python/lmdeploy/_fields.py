@@ -38,12 +38,12 @@ def _rules(used: str, others: dict[Rule, str]) -> dict[str, Rule]:
 
 TURBOMIND = _rules(
     "dtype session_len max_batch_size cache_max_entry_count cache_block_seq_len enable_prefix_caching quant_policy "
-    "rope_scaling_factor max_prefill_token_num num_tokens_per_iter max_prefill_iters hf_overrides device_type "
-    "num_threads model_format download_dir revision",
+    "rope_scaling_factor use_logn_attn max_prefill_token_num num_tokens_per_iter max_prefill_iters hf_overrides "
+    "device_type num_threads model_format download_dir revision",
     {
         _ONE_DEVICE: "tp dp cp ep device_num attn_tp_size attn_cp_size attn_dp_size mlp_tp_size mlp_dp_size "
                      "outer_dp_size nnodes node_rank dist_init_addr devices",
-        _NOT_YET: "use_logn_attn empty_init",
+        _NOT_YET: "empty_init",
         _TEXT_ONLY: "language_model_only",
         _ONE_PROCESS: "communicator",
         (NO_EFFECT, "KV memory is reserved at once and its pages are taken when first used"): "cache_chunk_size",

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 _SEED_MASK = (1 << 64) - 1
 
 # Fields that have the same name and meaning on both sides; None leaves the native default.
-_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "session_len", "max_batch_size", "enable_prefix_caching",
-                    "max_prefill_token_num", "num_threads", "rope_scaling_factor", "num_tokens_per_iter",
-                    "max_prefill_iters", "cache_block_seq_len")
+_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "num_threads")
+# The same; those that are not given may come from a converted workspace's config.
+_ENGINE_FIELDS = ("session_len", "max_batch_size", "cache_max_entry_count", "enable_prefix_caching",
+                  "max_prefill_token_num", "rope_scaling_factor", "use_logn_attn", "num_tokens_per_iter",
+                  "max_prefill_iters", "cache_block_seq_len")
 _GENERATION_FIELDS = ("n", "do_sample", "top_p", "min_p", "temperature", "repetition_penalty", "presence_penalty",
                       "frequency_penalty", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens",
                       "include_stop_str_in_output", "logprobs", "repetition_ngram_size",
@@ -41,11 +43,13 @@ def native_pipeline_config(model_name: str, path: str, config: EngineConfig,
     native.model_path = model_name
     native.local_path = path
     _copy_fields(config, native, _PIPELINE_FIELDS)
-    native.quant_policy = quant_policy_number(config.quant_policy)
-    if config.given("cache_max_entry_count"):  # its documented default means: the device's default
-        native.cache_max_entry_count = config.cache_max_entry_count
+    _copy_fields(config, native, tuple(name for name in _ENGINE_FIELDS if hasattr(config, name) and config.given(name)))
+    if config.given("quant_policy"):
+        native.quant_policy = quant_policy_number(config.quant_policy)
     if isinstance(config, PytorchEngineConfig):
-        native.cache_block_seq_len = config.block_size
+        native.max_prefill_token_num = config.max_prefill_token_num  # its default is not the native one
+        if config.given("block_size"):
+            native.cache_block_seq_len = config.block_size
         if config.num_gpu_blocks > 0:
             native.cache_max_entry_count = float(config.num_gpu_blocks)
     if config.hf_overrides:

@@ -448,6 +448,34 @@ void cohere(Config& c) {
   c.set("logit_scale", c.draw.real(0.05, 2));
 }
 
+void turbomind(Config& c) {
+  c.llama();
+  c.set("tie_word_embeddings", false);
+  c.set("rope_interleaved", true);
+  if (c.draw.coin()) {
+    c.set("num_key_value_heads", c.sizes.heads);
+    c.set("qk_nope_head_dim", c.draw.between(3, 9));
+    c.set("qk_rope_head_dim", 2 * c.draw.between(2, 4));
+    c.set("head_dim", c.json["qk_nope_head_dim"].as_int64() + c.json["qk_rope_head_dim"].as_int64());
+    c.set("q_lora_rank", c.draw.coin() ? c.draw.between(5, 20) : 0);
+    c.set("kv_lora_rank", c.draw.between(5, 20));
+    c.set("v_head_dim", c.draw.between(3, 9));
+  } else {
+    c.rope(c.sizes.head_dim);
+    c.flag("attention_bias");
+    c.flag("use_logn_attn");
+  }
+  if (c.draw.coin()) return;
+  c.experts("num_experts", "num_experts_per_tok");
+  c.set("moe_intermediate_size", c.draw.between(11, 50));
+  c.set("shared_expert_intermediate_size", c.draw.coin() ? c.draw.between(11, 50) : 0);
+  c.flag("shared_expert_gate");
+  c.flag("norm_topk_prob");
+  JsonArray layers;
+  for (int64_t l = 0; l < c.sizes.layers; ++l) layers.push_back(c.draw.coin());
+  c.set("expert_layers", layers);
+}
+
 struct Entry {
   const char* architecture;
   void (*draw)(Config&);
@@ -495,6 +523,7 @@ constexpr Entry kEntries[] = {
     {"StableLMEpochForCausalLM", stablelm},
     {"StableLmForCausalLM", stablelm},
     {"Starcoder2ForCausalLM", starcoder2},
+    {"TurboMindForCausalLM", turbomind},
     {"YiForCausalLM", yi},
 };
 

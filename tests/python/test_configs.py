@@ -191,8 +191,7 @@ def test_every_field_has_one_rule(cls):
 
 @pytest.mark.parametrize("config", [
     TurbomindEngineConfig(tp=2), TurbomindEngineConfig(dp=2), TurbomindEngineConfig(nnodes=2),
-    TurbomindEngineConfig(devices=[0]), TurbomindEngineConfig(use_logn_attn=True),
-    TurbomindEngineConfig(empty_init=True),
+    TurbomindEngineConfig(devices=[0]), TurbomindEngineConfig(empty_init=True),
     PytorchEngineConfig(tp=2), PytorchEngineConfig(adapters={"a": "b"}),
     PytorchEngineConfig(custom_module_map={"x": "y"}), PytorchEngineConfig(role="Prefill"),
     PytorchEngineConfig(logprobs_mode="raw_logits"), GenerationConfig(response_format={"type": "json_object"}),

@@ -15,6 +15,7 @@
 #include "lmdeploy/cli/interrupts.h"
 #include "lmdeploy/cli/limited_flags.h"
 #include "lmdeploy/cli/line_reader.h"
+#include "lmdeploy/cli/model_arguments.h"
 #include "lmdeploy/cli/progress_bar.h"
 #include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
@@ -72,13 +73,13 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
   add("--max-batch-size", config.max_batch_size, "Sequences that run at once")
-      ->capture_default_str()
+      ->default_str("128")
       ->transform(integer_in(1, kMaxInt));
   add("--cache-max-entry-count", config.cache_max_entry_count,
       "Share of free memory for keys and values, or a number of blocks; by default what a full batch needs, "
       "at most a quarter");
   add("--rope-scaling-factor", config.rope_scaling_factor, "1 or more: dynamic NTK scaling with this factor")
-      ->capture_default_str();
+      ->default_str("0");
   add("--dtype", config.dtype, "Element type of keys and values: auto, float16, bfloat16, float32")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
@@ -107,12 +108,7 @@ std::string model_path(const ChatFlags& flags, const Console& console) {
 }
 
 ChatTemplateConfig named_template(const std::string& name) {
-  const std::vector<std::string> names = chat_template_names();
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    std::string list;
-    for (const std::string& known : names) list += (list.empty() ? "" : " ") + known;
-    throw Error(ErrorCode::kInvalidArgument, cat("there is no chat template ", name, "; there are: ", list));
-  }
+  require_template_name(name);
   ChatTemplateConfig config;
   config.model_name = name;
   return config;
@@ -174,23 +170,6 @@ LogLevel log_level(const ChatFlags& flags, const Environment& environment) {
   }
 }
 
-/// Where the model's files are, after downloading them when need be. Ctrl-C ends that and keeps what has
-/// arrived.
-std::string locate(const PipelineConfig& config, const Console& console) {
-  const ModelRequest request = {config.model_path, config.revision, config.download_dir};
-  if (!is_hub_model(config.model_path)) return fetch_model(request, {});
-  ProgressBar bar(console.err, "Downloading " + config.model_path, terminal_columns(STDERR_FILENO));
-  Interrupts interrupts;
-  const auto progress = [&](const HubStatus& status) {
-    if (interrupts.take())
-      throw Error(ErrorCode::kClosed,
-                  "the download was stopped; what has arrived is kept, and the same command goes on");
-    bar.update(status.done_bytes, status.total_bytes);
-  };
-  const auto warn = [&](const std::string& line) { console.err << "warning: " << line << std::endl; };
-  return fetch_model(request, read_hub_config(), {progress, warn, {}});
-}
-
 std::unique_ptr<Pipeline> load(PipelineConfig config, const Console& console) {
   ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
   config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
@@ -208,11 +187,12 @@ int run_chat(const ChatFlags& flags, const CommandContext& context) {
   if (flags.limited.given("--trust-remote-code"))
     console.err << "note: --trust-remote-code has no effect: code of a checkpoint is never run" << std::endl;
 
-  config.local_path = locate(config, console);
+  config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
   const std::unique_ptr<Pipeline> pipeline = load(config, console);
   Interrupts interrupts;
   const std::unique_ptr<LineReader> reader = make_line_reader(console.out, interrupts);
-  ChatLoop(*pipeline, loop_options(flags, config), *reader, interrupts, console).run();
+  // Of a workspace the template is known only now.
+  ChatLoop(*pipeline, loop_options(flags, pipeline->config()), *reader, interrupts, console).run();
   return 0;
 }
 

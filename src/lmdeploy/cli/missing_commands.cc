@@ -58,10 +58,6 @@ void add_group(CLI::App& program, const char* name, const char* help,
 void add_missing_commands(CLI::App& program, CommandContext& context) {
   add_group(program, "serve", "Serve a model over the network", kServe, context);
   add_group(program, "lite", "Quantise a model", kLite, context);
-  add_missing(
-      program, "",
-      {"convert", "Convert a model to the TurboMind layout", "the checkpoint itself: it is read directly"},
-      context);
 }
 
 }  // namespace lmdeploy

@@ -98,11 +98,24 @@ TEST(Program, MissingCommandsSayWhatToUse) {
         {"lite", "auto_gptq", "m"},
         {"lite", "calibrate", "m"},
         {"lite", "smooth_quant", "m"},
-        {"lite", "kv_qparams", "w", "t"},
-        {"convert", "llama2", "m"}}) {
+        {"lite", "kv_qparams", "w", "t"}}) {
     SCOPED_TRACE(testing::PrintToString(arguments));
     expect_one_error_line(run(arguments), {"not supported yet", "; use "});
   }
+}
+
+TEST(Program, BadInput_Convert) {
+  const Outcome format = run({"convert", "llama2", "m", "--model-format", "onnx"});
+  EXPECT_EQ(format.code, 255);
+  EXPECT_NE(format.err.find("onnx"), std::string::npos) << format.err;
+  EXPECT_NE(format.err.find("hf, llama, awq"), std::string::npos) << format.err;
+  expect_one_error_line(run({"convert", "no-such", "m"}), {"no-such", "internlm2", "llama2"});
+  expect_one_error_line(run({"convert", "llama2", "/no/such/model"}), {"/no/such/model"});
+  expect_one_error_line(run({"convert", "llama2", "m", "--quant-path", "q"}), {"--quant-path", "MODEL_PATH"});
+  expect_one_error_line(run({"convert", "llama2", testing::TempDir(), "--tp", "3"}),
+                        {"--tp is 3", "power of two"});
+  EXPECT_EQ(run({"convert", "llama2"}).code, 2);
+  EXPECT_EQ(run({"convert", "llama2", "m", "--tp", "0"}).code, 2);
 }
 
 TEST(Program, ChatRefusesByName) {

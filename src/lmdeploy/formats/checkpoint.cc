@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint_kinds.h"
+#include "lmdeploy/formats/derived_checkpoint.h"
 #include "lmdeploy/formats/quant/quantized_checkpoint.h"
+#include "lmdeploy/formats/turbomind/workspace.h"
+#include "lmdeploy/formats/turbomind/workspace_checkpoint.h"
 #include "lmdeploy/formats/weight_format.h"
 
 namespace lmdeploy {
@@ -119,7 +124,8 @@ std::unique_ptr<Checkpoint> open_meta_checked(const std::string& path, const std
   return open_meta(path, folder, files);
 }
 
-std::unique_ptr<Checkpoint> open_folder(const std::string& path, const OpenOptions& options) {
+// Of any form but a workspace.
+std::unique_ptr<Checkpoint> open_plain_folder(const std::string& path, const OpenOptions& options) {
   const std::vector<std::string> names = file_names(path);
   if (options.model_format == to_string(WeightFormat::kLlama)) {
     if (const std::vector<std::string> files = meta_files(path, names); !files.empty())
@@ -139,6 +145,30 @@ std::unique_ptr<Checkpoint> open_folder(const std::string& path, const OpenOptio
   if (const std::vector<std::string> files = torch_files(path, names); !files.empty())
     return dequantized(open_hub_files(path, files), options.model_format);
   no_weights(path, names);
+}
+
+/// The weights of a workspace in our own layout, with the settings of its config.
+class OwnWorkspace : public DerivedCheckpoint {
+ public:
+  OwnWorkspace(const std::string& path, std::unique_ptr<Checkpoint> weights, const WorkspacePaths& paths,
+               const WorkspaceConfig& config)
+      : DerivedCheckpoint(std::move(weights)) {
+    path_ = path;
+    settings_path_ = paths.config;
+    engine_settings_ = config.settings;
+    for (size_t i = 0; i < base().tensors().size(); ++i) add_stored(i, base().tensors()[i].name);
+  }
+};
+
+std::unique_ptr<Checkpoint> open_folder(const std::string& path, const OpenOptions& options) {
+  const std::optional<WorkspacePaths> paths = find_workspace(path);
+  if (!paths) return open_plain_folder(path, options);
+  const WorkspaceConfig config = read_workspace_config(paths->config);
+  if (config.own_layout)
+    return std::make_unique<OwnWorkspace>(path, open_plain_folder(paths->weights, options), *paths, config);
+  const bool four_bits = config.model.group_size > 0;
+  check_model_format(path, four_bits ? WeightFormat::kAwq : WeightFormat::kHf, options.model_format);
+  return open_workspace(path, *paths, config);
 }
 
 // One file; one of Meta's stands for its folder.

@@ -12,6 +12,7 @@
 
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/core/tensor.h"
+#include "lmdeploy/formats/weight_format.h"
 
 namespace lmdeploy {
 
@@ -40,6 +41,15 @@ class Checkpoint {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// What the files have and tensors() has not, or in another form: a line each, for people.
   const std::vector<std::string>& left_out() const { return left_out_; }
+  /// How the files store the weights.
+  WeightFormat weight_format() const { return weight_format_; }
+  /// How the model is to be run, as a converted workspace says it: engine options by their names, and
+  /// "chat_template"; empty for other forms.
+  const JsonObject& engine_settings() const { return engine_settings_; }
+  /// Where those came from, for messages.
+  const std::string& settings_path() const { return settings_path_; }
+  /// The weight and config files that all this comes from.
+  const std::vector<std::string>& files() const { return files_; }
   /// Contiguous rows, aligned for the dtype: in the mapped file, or where the file stores something else
   /// (misaligned, strided, quantised, in pieces) in a copy made at the first call. Valid until drop(index).
   virtual ConstTensorView tensor(size_t index) const = 0;
@@ -50,11 +60,14 @@ class Checkpoint {
   /// Appends to tensors_; a name given twice is an Error(kInvalidData) naming both files.
   void add_info(TensorInfo info);
 
-  std::string path_, config_path_;
+  std::string path_, config_path_, settings_path_;
   Json config_;
   Json generation_config_ = JsonObject();
+  JsonObject engine_settings_;
   std::vector<TensorInfo> tensors_;
   std::vector<std::string> left_out_;
+  std::vector<std::string> files_;
+  WeightFormat weight_format_ = WeightFormat::kHf;
 
  private:
   std::map<std::string, size_t, std::less<>> by_name_;
@@ -66,11 +79,11 @@ struct OpenOptions {
   std::string model_format;
 };
 
-/// `path`: a folder with, in this order of preference, config.json and weights of the hub's form
-/// (model.safetensors or model.safetensors.index.json and its shards, then pytorch_model.bin or its index and
-/// shards), exactly one .gguf, params.json and consolidated.NN.pth as Meta publishes Llama, or config.json
-/// and any .bin files; or a .gguf, .safetensors, .bin, .pt or .pth file with its config beside it. Of a GGUF
-/// file in parts
+/// `path`: a converted workspace (a folder with triton_models); a folder with, in this order of preference,
+/// config.json and weights of the hub's form (model.safetensors or model.safetensors.index.json and its
+/// shards, then pytorch_model.bin or its index and shards), exactly one .gguf, params.json and
+/// consolidated.NN.pth as Meta publishes Llama, or config.json and any .bin files; or a .gguf, .safetensors,
+/// .bin, .pt or .pth file with its config beside it. Of a GGUF file in parts
 /// ("-00001-of-00003.gguf") all parts are read, whichever was named. Quantised hub checkpoints (AWQ, GPTQ,
 /// compressed-tensors, fp8, MXFP4, SmoothQuant) come out as f32. Throws Error: kNotFound (no such path; a
 /// folder without weights: says what was looked for), kInvalidArgument (another model_format), kUnsupported,

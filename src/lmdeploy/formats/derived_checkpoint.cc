@@ -13,6 +13,10 @@ DerivedCheckpoint::DerivedCheckpoint(std::unique_ptr<Checkpoint> base) : base_(s
   config_ = base_->config();
   generation_config_ = base_->generation_config();
   left_out_ = base_->left_out();
+  engine_settings_ = base_->engine_settings();
+  settings_path_ = base_->settings_path();
+  files_ = base_->files();
+  weight_format_ = base_->weight_format();
 }
 
 void DerivedCheckpoint::add_stored(size_t source, const std::string& name) {

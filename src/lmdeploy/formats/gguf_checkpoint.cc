@@ -30,7 +30,9 @@ class GgufCheckpoint : public MappedCheckpoint {
  public:
   GgufCheckpoint(const std::string& path, const std::string& file) {
     path_ = path;
-    for (const std::string& part : part_paths(file)) parts_.push_back(std::make_unique<GgufFile>(part));
+    weight_format_ = WeightFormat::kGguf;
+    files_ = part_paths(file);
+    for (const std::string& part : files_) parts_.push_back(std::make_unique<GgufFile>(part));
     check_parts();
     config_path_ = parts_[0]->path();
     GgufContent whole = parts_[0]->content();

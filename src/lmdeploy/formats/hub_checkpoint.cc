@@ -33,12 +33,16 @@ class HubCheckpoint : public MappedCheckpoint {
       throw Error(ErrorCode::kNotFound,
                   cat("open ", path, ": no config.json beside the weights (", config_path_, ")"));
     config_ = read_object(config_path_);
+    files_.push_back(config_path_);
     const std::string generation = (folder / "generation_config.json").string();
-    if (fs::exists(generation)) generation_config_ = read_object(generation);
+    if (!fs::exists(generation)) return;
+    generation_config_ = read_object(generation);
+    files_.push_back(generation);
   }
 
   /// `index` may be nullptr: all tensors of the file are wanted.
   void add_file(const std::string& path, const SafetensorsIndex* index) {
+    files_.push_back(path);
     if (path.ends_with(".safetensors")) {
       const SafetensorsFile& file = *safetensors_.emplace_back(std::make_unique<SafetensorsFile>(path));
       for (const SafetensorsTensor& tensor : file.tensors()) {
@@ -56,7 +60,8 @@ class HubCheckpoint : public MappedCheckpoint {
     }
   }
 
-  void check_complete(const SafetensorsIndex& index, const std::string& index_path) const {
+  void check_complete(const SafetensorsIndex& index, const std::string& index_path) {
+    files_.push_back(index_path);
     std::vector<std::string_view> names;
     for (const TensorInfo& info : tensors_) names.push_back(info.name);
     std::sort(names.begin(), names.end());

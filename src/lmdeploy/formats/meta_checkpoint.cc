@@ -69,19 +69,22 @@ class MetaFiles : public MappedCheckpoint {
  public:
   MetaFiles(const std::string& path, const std::string& folder, const std::vector<std::string>& names) {
     path_ = path;
+    weight_format_ = WeightFormat::kLlama;
     config_path_ = (fs::path(folder) / "params.json").string();
+    files_.push_back(config_path_);
     for (const std::string& name : names) {
       const std::string file_path = (fs::path(folder) / name).string();
-      const TorchFile& file = *files_.emplace_back(std::make_unique<TorchFile>(file_path));
+      files_.push_back(file_path);
+      const TorchFile& file = *ranks_.emplace_back(std::make_unique<TorchFile>(file_path));
       for (const TorchTensor& tensor : file.tensors())
         add_tensor(
-            {cat(files_.size() - 1, "/", tensor.name), tensor.dtype, tensor.shape, file_path, tensor.name},
+            {cat(ranks_.size() - 1, "/", tensor.name), tensor.dtype, tensor.shape, file_path, tensor.name},
             tensor.stored, file.file(), tensor.strides);
     }
   }
 
  private:
-  std::vector<std::unique_ptr<TorchFile>> files_;
+  std::vector<std::unique_ptr<TorchFile>> ranks_;
 };
 
 class MetaCheckpoint : public DerivedCheckpoint {

@@ -47,6 +47,7 @@ extern const ModelFamily kSmolLm3;
 extern const ModelFamily kStableLm;
 extern const ModelFamily kStableLmOldSpelling;
 extern const ModelFamily kStarcoder2;
+extern const ModelFamily kTurboMind;
 extern const ModelFamily kYi;
 
 }  // namespace lmdeploy

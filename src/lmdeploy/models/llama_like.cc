@@ -211,6 +211,7 @@ DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys) {
   if (keys.rope)
     s.rope = read_rope(cfg, s.head_dim, config_max_positions, keys.rope_layer_kind, keys.default_rope);
   s.max_positions = scaled_max_positions(s.rope, config_max_positions);
+  if (cfg.get("use_logn_attn", false)) s.logn_length = config_max_positions;
   s.eos_ids = read_eos_ids(cfg);
   return s;
 }

@@ -42,9 +42,9 @@ struct ConfigKeys {
   int64_t inner_per_hidden = 0;  // intermediate size over hidden size where it is absent; 0: must be there
 };
 
-/// Sizes, rope, norm eps, biases, activation, tied head, lengths, end ids; layers without windows or experts.
-/// Throws Error(kInvalidData | kUnsupported) naming the key; every size returned is positive, and small
-/// enough that products of two do not overflow.
+/// Sizes, rope, norm eps, biases, activation, tied head, lengths, log-n factors, end ids; layers without
+/// windows or experts. Throws Error(kInvalidData | kUnsupported) naming the key; every size returned is
+/// positive, and small enough that products of two do not overflow.
 DecoderSpec read_llama_like(const ConfigReader& cfg, const ConfigKeys& keys = {});
 
 /// A size that a config keeps under one of `keys` ("a|b"): 1 to `most`, or an Error naming the key. The

@@ -95,6 +95,13 @@ void refuse_quantized(const ConfigReader& cfg) {
                     "the files say"));
 }
 
+// What no family's original code has, and the forward pass does not do.
+void refuse_logn_of_latent(const ConfigReader& cfg, const DecoderSpec& spec) {
+  if (spec.has_latent() && spec.logn_length > 0)
+    throw Error(ErrorCode::kUnsupported,
+                cat(cfg.where(), ": use_logn_attn is not supported for latent attention"));
+}
+
 // The factors that a GGUF file stores instead of naming llama3 scaling.
 std::vector<double> read_rope_factors(const Checkpoint& checkpoint, const DecoderSpec& spec) {
   const std::vector<TensorInfo>& tensors = checkpoint.tensors();
@@ -134,6 +141,7 @@ ModelPlan plan_model(const Checkpoint& checkpoint, JsonObject overrides) {
   plan.family = &find_family(cfg);
   refuse_quantized(cfg);
   plan.spec = checked_spec(*plan.family, cfg);
+  refuse_logn_of_latent(cfg, plan.spec);
   warn_of_unread(cfg, overrides);
   plan.spec.rope.freq_factors = read_rope_factors(checkpoint, plan.spec);
   const std::span<const WeightRule> rules = choose_rules(checkpoint, *plan.family);

@@ -14,6 +14,6 @@ struct ModelPlan {
 
 /// `overrides` are merged over the config; those that nothing reads are warned of. Throws Error as
 /// load_model() does.
-ModelPlan plan_model(const Checkpoint& checkpoint, JsonObject overrides);
+ModelPlan plan_model(const Checkpoint& checkpoint, JsonObject overrides = {});
 
 }  // namespace lmdeploy

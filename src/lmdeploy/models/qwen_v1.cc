@@ -32,7 +32,7 @@ DecoderSpec read_spec(const ConfigReader& cfg) {
     s.rope.original_max_positions = length;
     s.max_positions = read_size_or(cfg, "max_position_embeddings", s.max_positions);
   }
-  if (cfg.get("use_logn_attn", true)) s.logn_length = length;
+  s.logn_length = cfg.get("use_logn_attn", true) ? length : 0;
   return s;
 }
 

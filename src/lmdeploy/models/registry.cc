@@ -57,6 +57,7 @@ constexpr const ModelFamily* kFamilies[] = {
     &kStableLm,
     &kStableLmOldSpelling,
     &kStarcoder2,
+    &kTurboMind,
     &kYi,
 };
 

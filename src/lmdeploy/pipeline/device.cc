@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/pipeline/engine_options.h"
 
 namespace lmdeploy {
 namespace {
@@ -39,22 +40,23 @@ void check_quant_policy(int quant_policy) {
 
 }  // namespace
 
-void check_config(const PipelineConfig& config) {
+void check_config(const PipelineConfig& given) {
+  const PipelineConfig config = with_defaults(given);
   require(!config.model_path.empty(), "model_path", "empty", "the path of a model folder or file");
   check_device(config.device_type);
   kv_dtype(config.dtype);
-  check_quant_policy(config.quant_policy);
-  require(config.session_len >= 0, "session_len", config.session_len, "at least 1 (or 0: the model's)");
-  require_between("max_batch_size", config.max_batch_size, 1, kMaxBatch);
-  require(config.cache_max_entry_count >= 0 && config.cache_max_entry_count < 2147483648.0,
-          "cache_max_entry_count", config.cache_max_entry_count,
+  check_quant_policy(*config.quant_policy);
+  require(*config.session_len >= 0, "session_len", *config.session_len, "at least 1 (or 0: the model's)");
+  require_between("max_batch_size", *config.max_batch_size, 1, kMaxBatch);
+  require(*config.cache_max_entry_count >= 0 && *config.cache_max_entry_count < 2147483648.0,
+          "cache_max_entry_count", *config.cache_max_entry_count,
           "a share of memory in (0, 1), or a number of blocks up to 2^31 - 1");
-  require_between("cache_block_seq_len", config.cache_block_seq_len, 1, kMaxBlockLen);
-  require(config.rope_scaling_factor == 0 || config.rope_scaling_factor >= 1, "rope_scaling_factor",
-          config.rope_scaling_factor, "0 (off) or a factor of at least 1");
-  require_between("max_prefill_token_num", config.max_prefill_token_num, 1, kMaxStepTokens);
-  require_between("num_tokens_per_iter", config.num_tokens_per_iter, 0, kMaxStepTokens);
-  require_between("max_prefill_iters", config.max_prefill_iters, 1, kMaxStepTokens);
+  require_between("cache_block_seq_len", *config.cache_block_seq_len, 1, kMaxBlockLen);
+  require(*config.rope_scaling_factor == 0 || *config.rope_scaling_factor >= 1, "rope_scaling_factor",
+          *config.rope_scaling_factor, "0 (off) or a factor of at least 1");
+  require_between("max_prefill_token_num", *config.max_prefill_token_num, 1, kMaxStepTokens);
+  require_between("num_tokens_per_iter", *config.num_tokens_per_iter, 0, kMaxStepTokens);
+  require_between("max_prefill_iters", *config.max_prefill_iters, 1, kMaxStepTokens);
   require(config.num_threads >= 0 && config.num_threads <= kMaxThreads, "num_threads", config.num_threads,
           cat("1 to ", kMaxThreads, " (or 0: all CPUs)"));
 }

@@ -30,7 +30,7 @@ TEST(Device, ConfigFieldsAreChecked) {
   expect_refused(bad, {"max_batch_size", "65536"}, [](PipelineConfig& c) { c.max_batch_size = 1 << 30; });
   expect_refused(bad, {"cache_block_seq_len", "65536"},
                  [](PipelineConfig& c) { c.cache_block_seq_len = int64_t{1} << 62; });
-  for (int64_t PipelineConfig::*field :
+  for (std::optional<int64_t> PipelineConfig::*field :
        {&PipelineConfig::max_prefill_token_num, &PipelineConfig::num_tokens_per_iter})
     expect_refused(bad, {"9223372036854775807", "16777216"},
                    [&](PipelineConfig& c) { c.*field = std::numeric_limits<int64_t>::max(); });

@@ -10,6 +10,7 @@
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/pipeline/device.h"
+#include "lmdeploy/pipeline/engine_options.h"
 #include "lmdeploy/pipeline/stop_rules.h"
 
 namespace lmdeploy {
@@ -43,9 +44,10 @@ std::shared_ptr<const ChatTemplate> load_chat_template(const PipelineConfig& con
 /// hf_overrides over rope_scaling_factor over the checkpoint's config.
 JsonObject config_overrides(const PipelineConfig& config) {
   JsonObject overrides;
-  if (config.rope_scaling_factor >= 1)
+  if (*config.rope_scaling_factor >= 1)
     overrides["rope_scaling"] =
-        JsonObject({{"rope_type", "dynamic"}, {"factor", config.rope_scaling_factor}});
+        JsonObject({{"rope_type", "dynamic"}, {"factor", *config.rope_scaling_factor}});
+  if (config.use_logn_attn) overrides["use_logn_attn"] = *config.use_logn_attn;
   for (const auto& entry : config.hf_overrides) overrides.insert_or_assign(entry.key(), entry.value());
   return overrides;
 }
@@ -53,8 +55,8 @@ JsonObject config_overrides(const PipelineConfig& config) {
 LoadOptions load_options(const PipelineConfig& config) {
   LoadOptions options;
   options.max_step_tokens =
-      std::max(config.max_prefill_token_num, config.num_tokens_per_iter) + config.max_batch_size;
-  options.max_logit_rows = std::max(options.max_logit_rows, config.max_batch_size);
+      std::max(*config.max_prefill_token_num, *config.num_tokens_per_iter) + *config.max_batch_size;
+  options.max_logit_rows = std::max(options.max_logit_rows, *config.max_batch_size);
   options.config_overrides = config_overrides(config);
   options.progress = config.progress;
   return options;
@@ -62,15 +64,15 @@ LoadOptions load_options(const PipelineConfig& config) {
 
 EngineConfig engine_config(const PipelineConfig& config) {
   EngineConfig engine;
-  engine.session_len = config.session_len;
-  engine.max_batch_size = config.max_batch_size;
-  engine.block_len = config.cache_block_seq_len;
-  engine.max_prefill_token_num = config.max_prefill_token_num;
-  engine.num_tokens_per_iter = config.num_tokens_per_iter;
-  engine.max_prefill_iters = config.max_prefill_iters;
-  engine.enable_prefix_caching = config.enable_prefix_caching;
+  engine.session_len = *config.session_len;
+  engine.max_batch_size = *config.max_batch_size;
+  engine.block_len = *config.cache_block_seq_len;
+  engine.max_prefill_token_num = *config.max_prefill_token_num;
+  engine.num_tokens_per_iter = *config.num_tokens_per_iter;
+  engine.max_prefill_iters = *config.max_prefill_iters;
+  engine.enable_prefix_caching = *config.enable_prefix_caching;
   engine.kv_dtype = kv_dtype(config.dtype);
-  set_kv_pool(config.cache_max_entry_count, system_memory().available_bytes, engine);
+  set_kv_pool(*config.cache_max_entry_count, system_memory().available_bytes, engine);
   return engine;
 }
 
@@ -95,10 +97,11 @@ std::string tokenizer_path(const std::string& model_path) {
   return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
-LoadedModel load_pipeline_model(const PipelineConfig& config) {
-  check_config(config);
-  const std::string path = local_path(config);
-  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path, {config.model_format});
+LoadedModel load_pipeline_model(const PipelineConfig& given) {
+  check_config(given);
+  const std::string path = local_path(given);
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path, {given.model_format});
+  const PipelineConfig config = with_settings(given, *checkpoint);
   LoadedModel loaded;
   ModelInfo& info = loaded.info;
   info.config = config;

@@ -26,16 +26,19 @@ struct PipelineConfig {
   std::string model_format;    // what the checkpoint must be; empty: whatever it is
   std::string dtype = "auto";  // auto, float16, bfloat16, float32
   std::string device_type = "auto";  // auto, cpu, cuda
-  int64_t session_len = 0;           // 0: the model's
-  int64_t max_batch_size = 128;
-  double cache_max_entry_count = 0;  // 0: default; (0, 1): share of available memory; >= 1: number of blocks
-  int64_t cache_block_seq_len = 64;
-  bool enable_prefix_caching = false;
-  int quant_policy = 0;
-  double rope_scaling_factor = 0;  // >= 1: dynamic NTK with this factor
-  int64_t max_prefill_token_num = 8192;
-  int64_t num_tokens_per_iter = 0;
-  int64_t max_prefill_iters = 1;
+  /// What is unset comes from a converted workspace's config, else from default_engine_options().
+  std::optional<int64_t> session_len;  // 0: the model's
+  std::optional<int64_t> max_batch_size;
+  std::optional<double>
+      cache_max_entry_count;  // 0: default; (0, 1): share of available memory; >= 1: number of blocks
+  std::optional<int64_t> cache_block_seq_len;
+  std::optional<bool> enable_prefix_caching;
+  std::optional<int> quant_policy;
+  std::optional<double> rope_scaling_factor;  // >= 1: dynamic NTK with this factor
+  std::optional<bool> use_logn_attn;          // unset: as the checkpoint says
+  std::optional<int64_t> max_prefill_token_num;
+  std::optional<int64_t> num_tokens_per_iter;
+  std::optional<int64_t> max_prefill_iters;
   JsonObject hf_overrides;  // merged over config.json
   int num_threads = 0;      // 0: all CPUs this process may use
   std::optional<ChatTemplateConfig> chat_template;

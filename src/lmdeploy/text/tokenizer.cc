@@ -6,6 +6,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/mapped_file.h"
+#include "lmdeploy/formats/turbomind/workspace.h"
 #include "lmdeploy/text/files/gguf_tokenizer.h"
 #include "lmdeploy/text/files/sentencepiece_tokenizer.h"
 #include "lmdeploy/text/files/tiktoken.h"
@@ -117,6 +118,7 @@ std::shared_ptr<const Tokenizer> load_folder(const std::string& path) {
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::string& path) {
   if (!fs::exists(path)) throw Error(ErrorCode::kNotFound, cat("load tokenizer: ", path, " does not exist"));
+  if (const auto workspace = find_workspace(path)) return load_folder(workspace->tokenizer);
   if (fs::is_directory(path)) return load_folder(path);
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".gguf") return make(read_gguf_tokenizer(path));

@@ -35,9 +35,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// `path`: a model folder, a tokenizer.json, a SentencePiece .model, a .gguf, or a .tiktoken (with a
-  /// tiktoken.json beside it or a known name). Throws Error(kNotFound | kUnsupported | kInvalidData |
-  /// kInvalidArgument).
+  /// `path`: a model folder, a converted workspace, a tokenizer.json, a SentencePiece .model, a .gguf, or a
+  /// .tiktoken (with a tiktoken.json beside it or a known name). Throws Error(kNotFound | kUnsupported |
+  /// kInvalidData | kInvalidArgument).
   static std::shared_ptr<const Tokenizer> load(const std::string& path);
 
   virtual std::vector<int> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;

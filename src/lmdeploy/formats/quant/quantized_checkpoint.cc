@@ -57,6 +57,7 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
  public:
   QuantizedCheckpoint(std::unique_ptr<Checkpoint> stored, const QuantConfig& config)
       : DerivedCheckpoint(std::move(stored)) {
+    weight_format_ = config.format;
     forget_quantization(config_.as_object());
     left_out_.push_back(cat("weights are ", config.format, " in the files and f32 in memory"));
     std::vector<bool> used(base().tensors().size());

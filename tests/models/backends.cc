@@ -19,6 +19,8 @@ std::unique_ptr<Kernels> make(const std::string& name) {
   if (name == "ref") return make_ref_kernels(threads);
   for (const CpuIsa isa : kIsas)
     if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, {.isa = isa});
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
+    if (name == cat("cuda_", dtype)) return make_cuda_kernels(threads, dtype);
   LMD_CHECK(false, "no back end ", name);
 }
 
@@ -29,6 +31,11 @@ std::vector<std::string> backend_names() {
   for (const CpuIsa isa : kIsas)
     if (cpu_isa_available(isa)) names.push_back(cat("cpu_", isa));
   return names;
+}
+
+std::vector<std::string> cuda_names() {
+  if (cuda_toolkit_version() == 0) return {};
+  return {"cuda_f32", "cuda_f16", "cuda_bf16"};
 }
 
 const Kernels& backend(const std::string& name) {
@@ -54,7 +61,7 @@ Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& 
   StepRunner runner(model, kernels,
                     {.kv_dtype = exact_kv_dtype(kernels), .max_tokens = count, .block_len = 4});
   runner.start(0, count);
-  Tensor all(kernels.activation_dtype(), {count, model.spec().vocab_size});
+  Tensor all(kernels.wide_dtype(), {count, model.spec().vocab_size});
   size_t begin = 0;
   for (size_t i = 0; begin < ids.size(); ++i) {
     const size_t size = std::min(sizes[i % sizes.size()], ids.size() - begin);

@@ -11,6 +11,9 @@ namespace lmdeploy::testing {
 
 /// "ref" and the CPU back end of each instruction set that this machine has: names fit for test names.
 std::vector<std::string> backend_names();
+/// "cuda_f32", "cuda_f16" and "cuda_bf16" in builds with CUDA: tests of them end with LMD_REQUIRE_GPU where
+/// there is no GPU.
+std::vector<std::string> cuda_names();
 /// One shared object for each name.
 const Kernels& backend(const std::string& name);
 /// The KV dtype in which a back end loses nothing against its activations.
@@ -24,3 +27,8 @@ Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& 
 std::string find_fixture(const std::string& name);
 
 }  // namespace lmdeploy::testing
+
+/// Skips a test of a CUDA back end aloud on a machine without a GPU.
+#define LMD_REQUIRE_GPU(name)                                                  \
+  if ((name).starts_with("cuda") && ::lmdeploy::cuda_status().devices.empty()) \
+  GTEST_SKIP() << ::lmdeploy::cuda_status().problem

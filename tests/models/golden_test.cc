@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/safetensors.h"
 #include "lmdeploy/models/step_runner.h"
+#include "route_recorder.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -57,18 +59,67 @@ void expect_rows(ConstTensorView got, int64_t first_row, ConstTensorView want, c
           << what << ", token " << r << ", id " << c;
 }
 
+const std::string kFixtures[] = {"baichuan2_7b",
+                                 "baichuan_13b",
+                                 "baichuan_7b",
+                                 "chatglm3",
+                                 "cohere",
+                                 "dbrx",
+                                 "deepseek_moe_16b",
+                                 "deepseek_v2_lite",
+                                 "deepseek_v3",
+                                 "falcon_40b",
+                                 "falcon_7b",
+                                 "falcon_rw",
+                                 "gemma",
+                                 "gemma2",
+                                 "gemma3_text",
+                                 "glm4_0414",
+                                 "glm4_9b",
+                                 "gpt2",
+                                 "gpt_neox",
+                                 "gpt_oss",
+                                 "granite",
+                                 "internlm",
+                                 "internlm2",
+                                 "llama2",
+                                 "llama3",
+                                 "llama_dynamic_ntk",
+                                 "llama_linear_rope",
+                                 "llama_tied_headdim",
+                                 "llama_yarn",
+                                 "mistral",
+                                 "mistral_nemo",
+                                 "mixtral",
+                                 "olmo2",
+                                 "olmoe",
+                                 "phi2",
+                                 "phi3_longrope",
+                                 "phi3_mini",
+                                 "qwen2",
+                                 "qwen2_moe",
+                                 "qwen3",
+                                 "qwen3_moe",
+                                 "qwen_v1",
+                                 "smollm3",
+                                 "stablelm",
+                                 "starcoder2",
+                                 "yi"};
+
 class GoldenTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   void SetUp() override {
     const std::string& name = std::get<0>(GetParam());
+    LMD_REQUIRE_GPU(std::get<1>(GetParam()));
+    kernels_ = &backend(std::get<1>(GetParam()));
     const std::string folder = find_fixture(name);
     if (folder.empty()) GTEST_SKIP() << "the checkpoint " << name << " is not part of the repository";
     file_.emplace(folder + "/expected.safetensors");
     golden_ = read_golden(*file_);
     checkpoint_ = open_checkpoint(folder);
-    model_ = load_model(*checkpoint_, kernels_, {.max_step_tokens = 64, .max_logit_rows = 64});
-    runner_.emplace(*model_, kernels_,
-                    StepRunner::Options{.kv_dtype = exact_kv_dtype(kernels_),
+    model_ = load_model(*checkpoint_, *kernels_, {.max_step_tokens = 64, .max_logit_rows = 64});
+    runner_.emplace(*model_, *kernels_,
+                    StepRunner::Options{.kv_dtype = exact_kv_dtype(*kernels_),
                                         .num_sequences = kPrompts,
                                         .max_tokens = 64,
                                         .block_len = 4});
@@ -89,7 +140,7 @@ class GoldenTest : public ::testing::TestWithParam<std::tuple<std::string, std::
     }
   }
 
-  const Kernels& kernels_ = backend(std::get<1>(GetParam()));
+  const Kernels* kernels_ = nullptr;
   std::optional<SafetensorsFile> file_;
   Golden golden_;
   std::unique_ptr<Checkpoint> checkpoint_;
@@ -141,19 +192,89 @@ TEST_P(GoldenTest, GreedyTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, GoldenTest,
-    ::testing::Combine(::testing::Values("baichuan2_7b", "baichuan_13b", "baichuan_7b", "chatglm3", "cohere",
-                                         "dbrx", "deepseek_moe_16b", "deepseek_v2_lite", "deepseek_v3",
-                                         "falcon_40b", "falcon_7b", "falcon_rw", "gemma", "gemma2",
-                                         "gemma3_text", "glm4_0414", "glm4_9b", "gpt2", "gpt_neox", "gpt_oss",
-                                         "granite", "internlm", "internlm2", "llama2", "llama3",
-                                         "llama_dynamic_ntk", "llama_linear_rope", "llama_tied_headdim",
-                                         "llama_yarn", "mistral", "mistral_nemo", "mixtral", "olmo2", "olmoe",
-                                         "phi2", "phi3_longrope", "phi3_mini", "qwen2", "qwen2_moe", "qwen3",
-                                         "qwen3_moe", "qwen_v1", "smollm3", "stablelm", "starcoder2", "yi"),
-                       ::testing::ValuesIn(backend_names())),
-    [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
+// The judge, each instruction set of the CPU, and CUDA in f32.
+std::vector<std::string> exact_backends() {
+  std::vector<std::string> names = backend_names();
+  if (!cuda_names().empty()) names.push_back("cuda_f32");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
+                         ::testing::Combine(::testing::ValuesIn(kFixtures),
+                                            ::testing::ValuesIn(exact_backends())),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param);
+                         });
+
+/// One fixture in 16 bits.
+class HalfPrecisionTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+/// Three standard deviations of what a 16-bit pass changes in a number, as a share of its size. It rounds
+/// weights, and values at about twelve places of a layer and four around them, each by at most one unit,
+/// uniformly: independent errors of unit / sqrt(3) that a product carries on in proportion.
+double departure_of(const DecoderSpec& spec, DType dtype) {
+  const double roundings = 12.0 * static_cast<double>(spec.num_layers) + 4;
+  return 3 * epsilon(dtype) / std::sqrt(3.0) * std::sqrt(roundings);
+}
+
+double root_mean_square(ConstTensorView rows, int64_t row) {
+  double sum_sq = 0;
+  for (int64_t i = 0; i < rows.cols(); ++i) sum_sq += rows.at(row, i) * rows.at(row, i);
+  return std::sqrt(sum_sq / static_cast<double>(rows.cols()));
+}
+
+// By how much the largest leads.
+double lead_of(ConstTensorView rows, int64_t row) {
+  const int best = argmax(rows, row);
+  double lead = HUGE_VAL;
+  for (int64_t i = 0; i < rows.cols(); ++i)
+    if (i != best) lead = std::min(lead, rows.at(row, best) - rows.at(row, i));
+  return lead;
+}
+
+// The largest logit of the original in f32 is the largest here wherever it leads by more than two logits may
+// depart, and no other experts may be chosen.
+TEST_P(HalfPrecisionTest, ChoosesTheTokensOfF32) {
+  const auto& [fixture, name] = GetParam();
+  LMD_REQUIRE_GPU(name);
+  const std::string folder = find_fixture(fixture);
+  if (folder.empty()) GTEST_SKIP() << "the checkpoint " << fixture << " is not part of the repository";
+  const SafetensorsFile file(folder + "/expected.safetensors");
+  const Golden golden = read_golden(file);
+  const Kernels& kernels = backend(name);
+  const auto checkpoint = open_checkpoint(folder);
+  const LoadOptions options = {.max_step_tokens = 64, .max_logit_rows = 64};
+  const auto model = load_model(*checkpoint, kernels, options);
+  const double departure = departure_of(model->spec(), kernels.activation_dtype());
+  int64_t agreed = 0, compared = 0, all = 0;
+  for (int k = 0; k < kPrompts; ++k) {
+    const RouteRecorder recorder(std::make_shared<ThreadPool>(1), departure);
+    if (model->spec().has_experts())
+      all_logits(*load_model(*checkpoint, recorder, options), recorder, golden.ids[k],
+                 {golden.ids[k].size()});
+    const Tensor got = all_logits(*model, kernels, golden.ids[k], {golden.ids[k].size()});
+    const ConstTensorView want = golden.logits[k];
+    for (int64_t r = 0; r < want.rows(); ++r, ++all) {
+      if (lead_of(want, r) <= std::sqrt(2.0) * departure * root_mean_square(want, r)) continue;
+      if (recorder.is_near_tie(r)) continue;
+      ++compared;
+      agreed += argmax(got, r) == argmax(want, r) ? 1 : 0;
+      if (argmax(got, r) != argmax(want, r))
+        std::printf("prompt %d, position %d of %d: %d leads by %g, %d is chosen\n", k, static_cast<int>(r),
+                    static_cast<int>(want.rows()), argmax(want, r), lead_of(want, r), argmax(got, r));
+    }
+  }
+  const int64_t least = model->spec().has_experts() ? all / 8 : all / 3;
+  EXPECT_GT(compared, least) << "too few of " << all << " positions are clear enough to say anything";
+  EXPECT_GE(100 * agreed, 97 * compared) << agreed << " of " << compared << " positions agree";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HalfPrecisionTest,
+                         ::testing::Combine(::testing::ValuesIn(kFixtures),
+                                            ::testing::Values("cuda_f16", "cuda_bf16")),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param);
+                         });
 
 }  // namespace
 }  // namespace lmdeploy::testing

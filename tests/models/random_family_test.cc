@@ -60,7 +60,7 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 }
 
 /// All checks of one model.
-void check_model(const JsonObject& config, uint64_t seed) {
+void check_model(const JsonObject& config, uint64_t seed, const std::vector<std::string>& names) {
   SCOPED_TRACE(to_json_text(Json(config)));
   const MemoryCheckpoint checkpoint = make_random_family(config, seed);
   const int64_t vocab = load(checkpoint, backend("ref"))->spec().vocab_size;
@@ -76,13 +76,17 @@ void check_model(const JsonObject& config, uint64_t seed) {
     judged = std::move(next);
   }
   ASSERT_GT(judged.comparable, 0) << "every prompt begins with a near tie";
-  for (const std::string& name : backend_names()) {
+  for (const std::string& name : names) {
     if (name == "ref") continue;
     SCOPED_TRACE(name);
     const Kernels& kernels = backend(name);
     const auto model = load(checkpoint, kernels);
     const Tensor whole = all_logits(*model, kernels, ids, {ids.size()});
     expect_near(whole, judged.logits, judged.comparable);
+    if (name.starts_with("cuda")) {  // a library's sums depend on the number of tokens
+      expect_near(all_logits(*model, kernels, ids, {5, 1, 9}), judged.logits, judged.comparable);
+      continue;
+    }
     EXPECT_TRUE(same_bytes(all_logits(*model, kernels, ids, {5, 1, 9}), whole)) << "in uneven pieces";
     EXPECT_TRUE(same_bytes(all_logits(*model, kernels, ids, {1}), whole)) << "token by token";
   }
@@ -95,11 +99,24 @@ TEST_P(RandomFamilyTest, AgreesWithTheReference) {
   for (int i = 0; i < kModels; ++i) {
     const uint64_t seed = kModels * test_seed() + static_cast<uint64_t>(i);
     Draw draw(seed);
-    check_model(family_config(GetParam(), draw), seed);
+    check_model(family_config(GetParam(), draw), seed, backend_names());
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, RandomFamilyTest, ::testing::ValuesIn(supported_architectures()),
+                         [](const auto& test) { return test.param; });
+
+class CudaFamilyTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(CudaFamilyTest, AgreesWithTheReference) {
+  const std::string name = "cuda_f32";
+  LMD_REQUIRE_GPU(name);
+  SCOPED_TRACE(cat("repeat with LMDEPLOY_TEST_SEED=", test_seed()));
+  Draw draw(test_seed());
+  check_model(family_config(GetParam(), draw), test_seed(), {name});
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaFamilyTest, ::testing::ValuesIn(supported_architectures()),
                          [](const auto& test) { return test.param; });
 
 TEST(RandomFamily, EveryArchitectureOfTheRegistryIsDrawn) {
@@ -109,7 +126,7 @@ TEST(RandomFamily, EveryArchitectureOfTheRegistryIsDrawn) {
 TEST(RandomFamily, SixtyOneLayersOfTwoKinds) {
   SCOPED_TRACE(cat("repeat with LMDEPLOY_TEST_SEED=", test_seed()));
   Draw draw(test_seed());
-  check_model(family_config("Gemma3ForCausalLM", draw, /*layers=*/61), test_seed());
+  check_model(family_config("Gemma3ForCausalLM", draw, /*layers=*/61), test_seed(), backend_names());
 }
 
 }  // namespace

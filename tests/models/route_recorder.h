@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "lmdeploy/kernels/ref/ref_kernels.h"
@@ -21,11 +22,13 @@ constexpr double kRouterTolerance = 2e-4;
 /// by less than 2 d (a + b). The sum of a group's scores is bounded in the same way.
 class RouteRecorder final : public RefKernels {
  public:
-  explicit RouteRecorder(std::shared_ptr<ThreadPool> threads)
-      : RefKernels(threads), ref_(std::move(threads)) {}
+  explicit RouteRecorder(std::shared_ptr<ThreadPool> threads, double tolerance = kRouterTolerance)
+      : RefKernels(threads), ref_(std::move(threads)), tolerance_(tolerance) {}
 
   /// The first row of all steps so far that is a near tie in some layer; `none` when there is none.
-  int64_t first_near_tie(int64_t none) const { return first_ < 0 ? none : first_; }
+  int64_t first_near_tie(int64_t none) const { return ties_.empty() ? none : *ties_.begin(); }
+  /// Whether the row was a near tie in some layer of some step.
+  bool is_near_tie(int64_t row) const { return ties_.contains(row); }
 
  private:
   struct Score {
@@ -93,18 +96,19 @@ class RouteRecorder final : public RefKernels {
     for (int64_t row = 0; row < logits.rows(); ++row) {
       double largest = 0;
       for (int64_t e = 0; e < logits.cols(); ++e) largest = std::max(largest, std::abs(logits.at(row, e)));
-      const double departure = kRouterTolerance * largest;
+      const double departure = tolerance_ * largest;
       bool tie = false;
       std::vector<Score> scores =
           keep_groups(scores_of(logits, row, correction, options), options, departure, tie);
       std::ranges::sort(scores, better);
       tie = tie || near_tie(scores, ids.cols(), departure);
-      if (tie && (first_ < 0 || row < first_)) first_ = row;
+      if (tie) ties_.insert(row);
     }
   }
 
   RefKernels ref_;
-  mutable int64_t first_ = -1;
+  const double tolerance_;
+  mutable std::set<int64_t> ties_;
 };
 
 }  // namespace lmdeploy::testing

@@ -19,7 +19,10 @@ std::unique_ptr<Kernels> make_backend(const std::string& name) {
   const auto threads = std::make_shared<ThreadPool>();
   if (name == "ref") return make_ref_kernels(threads);
   if (name == "cpu") return make_cpu_kernels(threads);
-  throw Error(ErrorCode::kInvalidArgument, cat("back end \"", name, "\" is not known (known: ref, cpu)"));
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
+    if (name == cat("cuda-", dtype)) return make_cuda_kernels(threads, dtype);
+  throw Error(ErrorCode::kInvalidArgument,
+              cat("back end \"", name, "\" is not known (known: ref, cpu, cuda-f32, cuda-f16, cuda-bf16)"));
 }
 
 // A matrix of f32, whatever the dtype and the leading ones.

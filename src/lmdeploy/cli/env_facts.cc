@@ -14,6 +14,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/system_memory.h"
 #include "lmdeploy/core/thread_pool.h"
+#include "lmdeploy/pipeline/device.h"
 #include "lmdeploy/pipeline/pipeline.h"
 
 namespace lmdeploy {
@@ -102,6 +103,7 @@ void gather_gpus(const Environment& environment, EnvFacts& facts) {
     facts.cuda_home = "/usr/local/cuda";
   }
   facts.nvcc = nvcc_version();
+  facts.cuda_problem = cuda_status().problem;
   if (!facts.gpus.empty()) facts.gpu_topology = output_of({"nvidia-smi", "topo", "-m"});
 }
 

@@ -32,6 +32,7 @@ struct BuildFacts {
   std::string sanitizers;              // "" for none
   std::optional<VersionPair> cuda;     // toolkit; nothing: built without CUDA
   std::vector<VersionPair> gpu_archs;  // built for
+  std::vector<VersionPair> ptx_archs;  // code that the driver compiles for these and all later ones
 };
 
 /// A model that was asked about.
@@ -50,8 +51,9 @@ struct EnvFacts {
   std::optional<std::string> driver_release;  // of the NVIDIA kernel module, "535.104.05"
   std::optional<VersionPair> driver_cuda;     // the newest CUDA that this driver runs
   std::vector<GpuFacts> gpus;
-  std::optional<std::string> libcuda, libnccl;                               // paths
-  std::vector<std::string> library_folders;                                  // where those were looked for
+  std::string cuda_problem;                     // why the CUDA back end finds no GPU; "" when it finds one
+  std::optional<std::string> libcuda, libnccl;  // paths
+  std::vector<std::string> library_folders;     // where those were looked for
   std::optional<std::string> cuda_home, nvcc, gcc;                           // nvcc, gcc: their version lines
   std::optional<std::string> gpu_topology;                                   // nvidia-smi topo -m
   std::optional<std::string> python;                                         // version and path

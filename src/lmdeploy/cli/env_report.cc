@@ -48,6 +48,8 @@ void add_machine(const EnvFacts& facts, EnvReport& report) {
 void add_gpus(const EnvFacts& facts, EnvReport& report) {
   const bool available = facts.build.cuda && !facts.gpus.empty() && gpu_mismatch(facts).empty();
   report.emplace_back("CUDA available", available ? "True" : "False");
+  if (facts.build.cuda)
+    report.emplace_back("CUDA back end", facts.cuda_problem.empty() ? "usable" : facts.cuda_problem);
   report.emplace_back("NVIDIA driver", driver(facts));
   for (size_t i = 0; i < facts.gpus.size(); ++i) {
     const auto& capability = facts.gpus[i].compute_capability;

@@ -33,6 +33,8 @@ std::string built_archs(const BuildFacts& build) {
 
 /// Code for sm_80 runs on sm_86 and sm_89, not on sm_90.
 bool runs_on(const BuildFacts& build, const VersionPair& capability) {
+  const auto compiles_for = [&](const VersionPair& arch) { return capability >= arch; };
+  if (std::ranges::any_of(build.ptx_archs, compiles_for)) return true;
   return std::any_of(build.gpu_archs.begin(), build.gpu_archs.end(), [&](const VersionPair& arch) {
     return arch.major == capability.major && arch.minor <= capability.minor;
   });
@@ -80,7 +82,9 @@ std::string verdict_line(const EnvFacts& facts, const std::string& mismatch) {
 std::string gpu_mismatch(const EnvFacts& facts) {
   if (!facts.build.cuda) return "";
   const std::string driver = driver_mismatch(facts);
-  return driver.empty() ? arch_mismatch(facts) : driver;
+  if (!driver.empty()) return driver;
+  const std::string arch = arch_mismatch(facts);
+  return arch.empty() && has_gpu(facts) ? facts.cuda_problem : arch;
 }
 
 std::string nccl_problem(const EnvFacts& facts) {

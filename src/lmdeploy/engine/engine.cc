@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "lmdeploy/core/log.h"
-#include "lmdeploy/core/system_memory.h"
 #include "lmdeploy/core/thread_pool.h"
 #include "lmdeploy/engine/engine_core.h"
 #include "lmdeploy/engine/inbox.h"
@@ -62,7 +61,7 @@ RequestOutput refusal(const Request& request, const Error& error) {
 class Engine::Impl {
  public:
   Impl(Model& model, const Kernels& kernels, const EngineConfig& config)
-      : config_(resolve_config(config, model, system_memory().available_bytes)),
+      : config_(resolve_config(config, model, kernels.available_memory())),
         vocab_size_(model.spec().vocab_size),
         core_(model, kernels, config_),
         inbox_(std::make_shared<Inbox>(max_unfinished(config_))),

@@ -68,6 +68,7 @@ void check_length(const Request& request, int64_t history, int64_t session_len) 
 
 EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config)
     : model_(model),
+      kernels_(kernels),
       config_(config),
       groups_(config.block_len, model.kv_groups()),
       pool_(model.kv_layout(config.kv_dtype, config.block_len), config.num_blocks, kernels.allocator()),
@@ -393,9 +394,11 @@ void EngineCore::check_blocks(const Sequence& sequence, std::vector<int32_t>& ow
 
 void EngineCore::scrub_free_blocks() {
   const KvCacheView cache = pool_.view();
-  const auto bytes = static_cast<size_t>(cache.layout.block_bytes());
+  const int64_t bytes = cache.layout.block_bytes();
+  const Tensor ones(DType::kU8, {bytes});
+  std::memset(ones.view().data(), 0xff, ones.bytes());
   for (int32_t id = 0; id < cache.num_blocks; ++id)
-    if (blocks_.is_free(id)) std::memset(cache.data + static_cast<size_t>(id) * bytes, 0xff, bytes);
+    if (blocks_.is_free(id)) kernels_.copy_from_host({cache.data + id * bytes, DType::kU8, {bytes}}, ones);
 }
 
 }  // namespace lmdeploy

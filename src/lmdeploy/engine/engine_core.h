@@ -86,6 +86,7 @@ class EngineCore {
   void give_out(std::shared_ptr<Channel> channel, RequestOutput output);
 
   Model& model_;
+  const Kernels& kernels_;
   EngineConfig config_;
   BlockGroups groups_;
   KvPool pool_;

@@ -1,6 +1,7 @@
 // The public side of every op: checks its arguments once for all back ends and drops empty calls.
 #include "lmdeploy/kernels/kernels.h"
 
+#include <cstring>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -23,7 +24,7 @@ void make_room(Tensor& buffer, size_t bytes, Allocator& allocator) {
 size_t Kernels::available_memory() const { return system_memory().available_bytes; }
 
 ConstTensorView Kernels::to_device(ConstTensorView host, Tensor& buffer) const {
-  if (reads_host_memory()) return host;
+  if (!has_own_memory()) return host;
   LMD_CHECK(host.contiguous(), "rows of ", host.row_stride_bytes(), " bytes");
   make_room(buffer, bytes_of(host), allocator());
   do_upload(buffer.view().data(), host.data(), bytes_of(host));
@@ -31,14 +32,24 @@ ConstTensorView Kernels::to_device(ConstTensorView host, Tensor& buffer) const {
 }
 
 Tensor Kernels::to_device(Tensor host) const {
-  if (reads_host_memory()) return host;
+  if (!has_own_memory()) return host;
   Tensor device(host.dtype(), host.shape(), allocator());
-  do_upload(device.view().data(), host.view().data(), host.bytes());
+  copy_from_host(device, host);
   return device;
 }
 
+void Kernels::copy_from_host(TensorView out, ConstTensorView host) const {
+  LMD_CHECK(
+      out.dtype() == host.dtype() && out.shape() == host.shape() && out.contiguous() && host.contiguous(),
+      to_string(out.shape()), " from ", to_string(host.shape()));
+  if (!has_own_memory())
+    std::memcpy(out.data(), host.data(), bytes_of(host));
+  else
+    do_upload(out.data(), host.data(), bytes_of(host));
+}
+
 ConstTensorView Kernels::to_host(ConstTensorView x, Tensor& buffer) const {
-  if (reads_host_memory()) return x;
+  if (!has_own_memory()) return x;
   LMD_CHECK(x.contiguous(), "rows of ", x.row_stride_bytes(), " bytes");
   make_room(buffer, bytes_of(x), host_allocator());
   do_download(buffer.view().data(), x.data(), bytes_of(x));

@@ -136,6 +136,8 @@ class Kernels {
   /// Whether the KV cache may hold `dtype`.
   virtual bool takes_kv_dtype(DType dtype) const = 0;
   virtual ThreadPool& threads() const = 0;
+  /// Whether allocator() is memory that the host cannot read.
+  virtual bool has_own_memory() const { return false; }
   /// Bytes of allocator() that are free now.
   virtual size_t available_memory() const;
 
@@ -144,6 +146,8 @@ class Kernels {
   ConstTensorView to_device(ConstTensorView host, Tensor& buffer) const;
   /// The same for a tensor that stays.
   Tensor to_device(Tensor host) const;
+  /// Writes host memory of the same dtype and shape to `out`. Contiguous rows.
+  void copy_from_host(TensorView out, ConstTensorView host) const;
   /// `x` for the host to read, all calls before being done: the view itself, or a copy in `buffer`.
   ConstTensorView to_host(ConstTensorView x, Tensor& buffer) const;
 
@@ -291,8 +295,7 @@ class Kernels {
   virtual void do_copy(TensorView out, ConstTensorView x) const = 0;
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
 
-  // For back ends whose allocator() is not host memory.
-  virtual bool reads_host_memory() const { return true; }
+  // For back ends with memory of their own.
   virtual void do_upload(std::byte* device, const std::byte* host, size_t bytes) const;
   virtual void do_download(std::byte* host, const std::byte* device, size_t bytes) const;
 };

@@ -7,8 +7,8 @@
 namespace lmdeploy {
 namespace {
 
-Tensor scaled_slopes(const DecoderSpec& spec, Allocator& allocator) {
-  Tensor slopes(DType::kF32, {spec.num_heads}, allocator);
+Tensor scaled_slopes(const DecoderSpec& spec) {
+  Tensor slopes(DType::kF32, {spec.num_heads});
   float* out = slopes.span<float>().data();
   for (const float slope : alibi_slopes(spec.num_heads)) *out++ = spec.alibi_factor * slope;
   return slopes;
@@ -19,7 +19,7 @@ class GroupedQueryAttention final : public AttentionBlock {
   GroupedQueryAttention(const DecoderSpec& spec, const DecoderWeights& weights, const Kernels& kernels,
                         const KvGrouping& groups)
       : spec_(spec), weights_(weights), kernels_(kernels), groups_(groups) {
-    if (spec.alibi != Alibi::kNone) alibi_slopes_ = scaled_slopes(spec, kernels.allocator());
+    if (spec.alibi != Alibi::kNone) alibi_slopes_ = kernels.to_device(scaled_slopes(spec));
   }
 
   TensorView run(const DecoderStep& step, int64_t layer, ConstTensorView x, Workspace& space) const override {
@@ -37,7 +37,7 @@ class GroupedQueryAttention final : public AttentionBlock {
     const KvGrouping::Place place = groups_.places[static_cast<size_t>(layer)];
     kernels_.kv_write(step.cache, place.layer, qkv.slice_cols(q_size, kv_size),
                       qkv.slice_cols(q_size + kv_size, kv_size), step.arrays.slots(place.group));
-    kernels_.attention(out, q, step.cache, step.arrays.batch(step.input, place.group), options(layer));
+    kernels_.attention(out, q, step.cache, step.arrays.batch(place.group), options(layer));
     return out;
   }
 

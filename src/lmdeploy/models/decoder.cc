@@ -29,12 +29,14 @@ class Decoder final : public Model {
   /// Tables of one kind of rope, and a step's rows of them.
   struct Rope {
     RopeTableCache tables;
-    Tensor cos_sin;  // [tokens, rotary_dim]
+    Tensor cos_sin;          // [tokens, rotary_dim]
+    Tensor inv_freq, scale;  // copies of the tables where ops do not read host memory
+    ConstTensorView inv_freq_view = {}, scale_view = {};
+    int64_t version = 0;  // of the tables in the views
   };
 
   Rope make_rope(const RopeSpec& rope) const;
-  ConstTensorView compute_rope(Rope& rope, const StepInput& input);
-  ConstTensorView compute_logn(int64_t tokens);
+  ConstTensorView compute_rope(Rope& rope, ConstTensorView rows);
   void prepare(DecoderStep& step);
   void embed(const DecoderStep& step);
   void run_layer(const DecoderStep& step, int64_t layer);
@@ -50,10 +52,12 @@ class Decoder final : public Model {
     if (observer_) observe(cat("layers.", layer, part), hidden(*part == 0 ? residual_ : branch_, rows));
   }
   void observe(const std::string& name, ConstTensorView values) const {
-    if (observer_) observer_(name, values);
+    Tensor host;
+    if (observer_) observer_(name, kernels_.to_host(values, host));
   }
-  Tensor buffer(int64_t cols) const {
-    return Tensor(kernels_.activation_dtype(), {limits_.tokens, cols}, kernels_.allocator());
+  Tensor buffer(int64_t cols) const { return buffer(kernels_.activation_dtype(), cols); }
+  Tensor buffer(DType dtype, int64_t cols) const {
+    return Tensor(dtype, {limits_.tokens, cols}, kernels_.allocator());
   }
   /// The first rows of a buffer of hidden states.
   TensorView hidden(const Tensor& buffer, int64_t rows) const { return buffer.view().slice_rows(0, rows); }
@@ -87,9 +91,9 @@ class Decoder final : public Model {
   Tensor residual_;  // [tokens, hidden]: the stream that blocks add to
   Tensor normed_;    // [tokens, hidden]: what a block reads
   Tensor branch_;    // [tokens, hidden]: what a block adds
-  Tensor logn_;      // [tokens] f32
   Workspace space_;
   Tensor logits_;  // [rows, vocab], grows up to limits_.logit_rows
+  Tensor host_logits_;
 };
 
 std::unique_ptr<AttentionBlock> choose_attention(const DecoderSpec& spec, const DecoderWeights& weights,
@@ -113,11 +117,10 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
       groups_(group_kv_layers(spec.layers)),
       attention_(choose_attention(spec_, weights_, kernels, groups_)),
       mlp_(spec_, weights_, kernels),
-      arrays_(options.max_step_tokens, groups_.groups.size(), kernels.allocator()),
+      arrays_(groups_.groups.size(), kernels),
       residual_(buffer(spec.hidden_size)),
       normed_(buffer(spec.hidden_size)),
       branch_(buffer(spec.hidden_size)),
-      logn_(DType::kF32, {options.max_step_tokens}, kernels.allocator()),
       space_(space_bytes(*attention_, mlp_, kernels.activation_dtype(), options.max_step_tokens),
              kernels.allocator()) {
   if (spec.has_rope()) rope_.emplace(make_rope(spec.rope));
@@ -126,37 +129,39 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
 }
 
 Decoder::Rope Decoder::make_rope(const RopeSpec& rope) const {
-  return {RopeTableCache(rope, kernels_.allocator()), buffer(rope.rotary_dim)};
+  return {.tables = RopeTableCache(rope),
+          .cos_sin = buffer(kernels_.wide_dtype(), rope.rotary_dim),
+          .inv_freq = {},
+          .scale = {}};
 }
 
-ConstTensorView Decoder::compute_rope(Rope& rope, const StepInput& input) {
-  const TensorView out = hidden(rope.cos_sin, static_cast<int64_t>(input.token_ids.size()));
-  const ConstTensorView rows = arrays_.rope_rows(input, rope.tables);
-  kernels_.rope_table(out, arrays_.positions(), rope.tables.inv_freq(), rope.tables.scale(), rows);
+ConstTensorView Decoder::compute_rope(Rope& rope, ConstTensorView rows) {
+  const TensorView out = hidden(rope.cos_sin, rows.cols());
+  if (rope.version != rope.tables.version()) {
+    rope.inv_freq_view = kernels_.to_device(rope.tables.inv_freq(), rope.inv_freq);
+    rope.scale_view = kernels_.to_device(rope.tables.scale(), rope.scale);
+    rope.version = rope.tables.version();
+  }
+  kernels_.rope_table(out, arrays_.positions(), rope.inv_freq_view, rope.scale_view, rows);
   return out;
-}
-
-ConstTensorView Decoder::compute_logn(int64_t tokens) {
-  const auto positions = arrays_.positions();
-  for (int64_t t = 0; t < tokens; ++t)
-    logn_.span<float>()[static_cast<size_t>(t)] =
-        static_cast<float>(logn_factor(static_cast<int64_t>(positions.at(t)), spec_.logn_length));
-  return {logn_.view().data(), DType::kF32, {tokens}};
 }
 
 // Positions, cache slots and what else all layers share.
 void Decoder::prepare(DecoderStep& step) {
   check_step(step.input, step.cache, kv_layout(step.cache.layout.dtype, step.cache.layout.block_len),
              groups_.groups.size(), limits_);
-  arrays_.fill(step.input, step.cache.layout.block_len);
-  if (rope_) step.rope = compute_rope(*rope_, step.input);
-  if (local_rope_) step.local_rope = compute_rope(*local_rope_, step.input);
-  if (spec_.logn_length > 0) step.logn = compute_logn(step.tokens);
+  arrays_.fill(step.input, step.cache.layout.block_len,
+               {.rope = rope_ ? &rope_->tables : nullptr,
+                .local_rope = local_rope_ ? &local_rope_->tables : nullptr,
+                .logn_length = spec_.logn_length});
+  if (rope_) step.rope = compute_rope(*rope_, arrays_.rope_rows());
+  if (local_rope_) step.local_rope = compute_rope(*local_rope_, arrays_.local_rope_rows());
+  if (spec_.logn_length > 0) step.logn = arrays_.logn();
 }
 
 void Decoder::embed(const DecoderStep& step) {
   const TensorView stream = hidden(residual_, step.tokens);
-  kernels_.embedding(stream, view_of(step.input.token_ids), weights_.matrix(Slot::kEmbed));
+  kernels_.embedding(stream, arrays_.token_ids(), weights_.matrix(Slot::kEmbed));
   if (spec_.embedding_scale != 1) kernels_.scale(stream, spec_.embedding_scale);
   if (!spec_.learned_positions) return;
   const TensorView positions = hidden(branch_, step.tokens);
@@ -178,7 +183,7 @@ ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cach
 
   space_.reset();
   const TensorView attended = attention_->run(step, last, block_input(step.tokens), space_);
-  if (num_rows == 0) return {nullptr, kernels_.activation_dtype(), {0, spec_.vocab_size}};
+  if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.vocab_size}};
   finish_attention(last, keep_logit_rows(step, attended));
   run_mlp(last, num_rows);
   return compute_logits(num_rows);
@@ -195,7 +200,7 @@ void Decoder::run_layer(const DecoderStep& step, int64_t layer) {
 // After the last attention no row reads another: only the rows whose logits are wanted go on. Returns their
 // attention output; the stream and what a parallel MLP reads follow.
 ConstTensorView Decoder::keep_logit_rows(const DecoderStep& step, ConstTensorView attended) {
-  const ConstTensorView wanted = view_of(step.input.logit_rows);
+  const ConstTensorView wanted = arrays_.logit_rows();
   const int64_t rows = wanted.cols();
   if (rows == step.tokens) return attended;
   const TensorView kept = space_.take(attended.dtype(), rows, attended.cols());
@@ -254,7 +259,7 @@ void Decoder::grow_logits(int64_t rows) {
   if (rows <= have) return;
   const int64_t capacity = std::min(limits_.logit_rows, std::max({rows, 2 * have, int64_t{8}}));
   logits_ = Tensor();  // free before allocating: nobody reads the old rows
-  logits_ = Tensor(kernels_.activation_dtype(), {capacity, spec_.vocab_size}, kernels_.allocator());
+  logits_ = Tensor(kernels_.wide_dtype(), {capacity, spec_.vocab_size}, kernels_.allocator());
 }
 
 ConstTensorView Decoder::compute_logits(int64_t rows) {
@@ -267,7 +272,7 @@ ConstTensorView Decoder::compute_logits(int64_t rows) {
   if (spec_.logit_scale != 1) kernels_.scale(logits, spec_.logit_scale);
   if (spec_.logit_soft_cap > 0) kernels_.soft_cap(logits, spec_.logit_soft_cap);
   observe("logits", logits);
-  return logits;
+  return kernels_.to_host(logits, host_logits_);
 }
 
 }  // namespace

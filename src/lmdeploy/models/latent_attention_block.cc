@@ -23,7 +23,7 @@ class LatentAttention final : public AttentionBlock {
     const TensorView query = space.take(dtype, tokens, heads * row_size());
     compute_query(step, layer, x, query, space);
     const TensorView attended = space.take(dtype, tokens, heads * latent_.kv_rank);
-    kernels_.attention(attended, query, step.cache, step.arrays.batch(step.input, place.group),
+    kernels_.attention(attended, query, step.cache, step.arrays.batch(place.group),
                        {.scale = spec_.attention_scale, .layer = place.layer, .num_heads = heads});
     for_heads(out, latent_.value_dim, 0, attended, latent_.kv_rank, weights_.matrices(Slot::kValueUp, layer));
     return out;

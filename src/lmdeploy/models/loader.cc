@@ -77,9 +77,9 @@ class WeightReader {
         all.insert(all.end(), values.begin(), values.end());
       }
     }
-    Tensor out(DType::kF32, {static_cast<int64_t>(all.size())}, kernels_.allocator());
+    Tensor out(DType::kF32, {static_cast<int64_t>(all.size())});
     std::memcpy(out.view().data(), all.data(), all.size() * sizeof(float));
-    return out;
+    return kernels_.to_device(std::move(out));
   }
 
   void finish(size_t index) {

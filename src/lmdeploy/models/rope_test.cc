@@ -306,7 +306,7 @@ TEST(Rope, HarmlessSpellings) {
 TEST(RopeTableCache, KeepsWhatAStepUsesAndForgetsTheOldest) {
   const RopeSpec spec =
       read(R"({"max_position_embeddings": 32, "rope_scaling": {"type": "dynamic", "factor": 2.0}})", 8);
-  RopeTableCache cache(spec, host_allocator());
+  RopeTableCache cache(spec);
   cache.begin_step();
   const int32_t shared = cache.find(10);
   EXPECT_EQ(cache.find(32), shared);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/models/attention_block.h"
 
 namespace lmdeploy {
 namespace {
@@ -15,14 +16,6 @@ ConstTensorView head(const Tensor& tensor, int64_t count) {
 }
 
 }  // namespace
-
-ConstTensorView view_of(std::span<const int32_t> values) {
-  return {
-      reinterpret_cast<const std::byte*>(values.data()), DType::kI32, {static_cast<int64_t>(values.size())}};
-}
-
-RopeTableCache::RopeTableCache(const RopeSpec& spec, Allocator& allocator)
-    : spec_(spec), allocator_(allocator) {}
 
 int32_t RopeTableCache::find(int64_t rope_length) {
   const int64_t key = rope_table_key(spec_, rope_length);
@@ -38,6 +31,7 @@ int32_t RopeTableCache::find(int64_t rope_length) {
   std::memcpy(inv_freq_.view().row_data(static_cast<int64_t>(row)), table.inv_freq.data(),
               table.inv_freq.size() * sizeof(double));
   scale_.span<double>()[row] = table.scale;
+  ++version_;
   return static_cast<int32_t>(row);
 }
 
@@ -56,8 +50,8 @@ size_t RopeTableCache::free_row() {
 
 void RopeTableCache::grow() {
   const int64_t capacity = std::max<int64_t>(1, 2 * static_cast<int64_t>(entries_.size()));
-  Tensor inv_freq(DType::kF64, {capacity, spec_.rotary_dim / 2}, allocator_);
-  Tensor scale(DType::kF64, {capacity}, allocator_);
+  Tensor inv_freq(DType::kF64, {capacity, spec_.rotary_dim / 2});
+  Tensor scale(DType::kF64, {capacity});
   if (!entries_.empty()) {
     std::memcpy(inv_freq.view().data(), inv_freq_.view().data(), inv_freq_.bytes());
     std::memcpy(scale.view().data(), scale_.view().data(), scale_.bytes());
@@ -103,22 +97,63 @@ void check_step(const StepInput& in, const KvCacheView& cache, const KvLayout& l
   }
 }
 
-StepArrays::StepArrays(int64_t max_tokens, size_t num_groups, Allocator& allocator)
-    : positions_(DType::kI32, {max_tokens}, allocator),
-      slots_(DType::kI64, {static_cast<int64_t>(num_groups), max_tokens}, allocator),
-      rope_rows_(DType::kI32, {max_tokens}, allocator) {}
+StepArrays::StepArrays(size_t num_groups, const Kernels& kernels)
+    : kernels_(kernels), num_groups_(static_cast<int64_t>(num_groups)) {}
 
-void StepArrays::fill(const StepInput& input, int64_t block_len) {
-  tokens_ = static_cast<int64_t>(input.token_ids.size());
-  const auto positions = positions_.span<int32_t>();
-  const size_t num_seqs = input.kv_len.size();
-  for (size_t s = 0; s < num_seqs; ++s) {
+void StepArrays::fill(const StepInput& input, int64_t block_len, const StepExtras& extras) {
+  lay_out(input, extras);
+  const auto take = [&](std::span<const int32_t> values, const Section& section) {
+    std::ranges::copy(values, host<int32_t>(section).begin());
+  };
+  take(input.token_ids, token_ids_);
+  take(input.query_start, query_start_);
+  take(input.kv_len, kv_len_);
+  take(input.block_table, block_table_);
+  take(input.logit_rows, logit_rows_);
+  compute_positions(input);
+  compute_slots(input, block_len);
+  if (extras.rope != nullptr) compute_rope_rows(input, *extras.rope, rope_rows_);
+  if (extras.local_rope != nullptr) compute_rope_rows(input, *extras.local_rope, local_rope_rows_);
+  compute_logn(extras.logn_length);
+  data_ = kernels_.to_device(host_, device_).data();
+}
+
+void StepArrays::lay_out(const StepInput& input, const StepExtras& extras) {
+  constexpr int64_t kAlignment = 64;
+  int64_t bytes = 0;
+  const auto place = [&](Section& section, DType dtype, const Shape& shape) {
+    section = {bytes, dtype, shape};
+    bytes += (shape.numel() * block_bytes(dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const auto tokens = static_cast<int64_t>(input.token_ids.size());
+  const auto num_seqs = static_cast<int64_t>(input.kv_len.size());
+  place(token_ids_, DType::kI32, {tokens});
+  place(query_start_, DType::kI32, {num_seqs + 1});
+  place(kv_len_, DType::kI32, {num_seqs});
+  place(block_table_, DType::kI32, {num_groups_ * num_seqs, input.max_blocks});
+  place(logit_rows_, DType::kI32, {static_cast<int64_t>(input.logit_rows.size())});
+  place(positions_, DType::kI32, {tokens});
+  place(slots_, DType::kI64, {num_groups_, tokens});
+  place(rope_rows_, DType::kI32, {extras.rope != nullptr ? tokens : 0});
+  place(local_rope_rows_, DType::kI32, {extras.local_rope != nullptr ? tokens : 0});
+  place(logn_, DType::kF32, {extras.logn_length > 0 ? tokens : 0});
+  if (host_.empty() || static_cast<int64_t>(host_.bytes()) < bytes) host_ = Tensor(DType::kU8, {2 * bytes});
+}
+
+void StepArrays::compute_positions(const StepInput& input) {
+  const auto positions = host<int32_t>(positions_);
+  for (size_t s = 0; s < input.kv_len.size(); ++s) {
     const int32_t end = input.query_start[s + 1];
     for (int32_t t = input.query_start[s]; t < end; ++t)
       positions[static_cast<size_t>(t)] = input.kv_len[s] - (end - t);
   }
-  for (int64_t group = 0; group < slots_.dim(0); ++group) {
-    auto* slots = slots_.view().row<int64_t>(group);
+}
+
+void StepArrays::compute_slots(const StepInput& input, int64_t block_len) {
+  const auto positions = host<int32_t>(positions_);
+  const size_t num_seqs = input.kv_len.size();
+  int64_t* slots = host<int64_t>(slots_).data();
+  for (int64_t group = 0; group < num_groups_; ++group, slots += positions.size()) {
     for (size_t s = 0; s < num_seqs; ++s) {
       const size_t line = static_cast<size_t>(group) * num_seqs + s;
       const int32_t* blocks = input.block_table.data() + static_cast<int64_t>(line) * input.max_blocks;
@@ -130,30 +165,33 @@ void StepArrays::fill(const StepInput& input, int64_t block_len) {
   }
 }
 
-ConstTensorView StepArrays::rope_rows(const StepInput& input, RopeTableCache& rope) {
+void StepArrays::compute_rope_rows(const StepInput& input, RopeTableCache& rope, const Section& rows) {
   rope.begin_step();
-  const auto rows = rope_rows_.span<int32_t>();
+  const auto out = host<int32_t>(rows);
   for (size_t s = 0; s < input.kv_len.size(); ++s) {
     const int32_t row = rope.find(input.rope_length[s]);
     for (int32_t t = input.query_start[s]; t < input.query_start[s + 1]; ++t)
-      rows[static_cast<size_t>(t)] = row;
+      out[static_cast<size_t>(t)] = row;
   }
-  return head(rope_rows_, tokens_);
 }
 
-ConstTensorView StepArrays::positions() const { return head(positions_, tokens_); }
+void StepArrays::compute_logn(int64_t length) {
+  const auto positions = host<int32_t>(positions_);
+  const auto out = host<float>(logn_);
+  for (size_t t = 0; t < out.size(); ++t) out[t] = static_cast<float>(logn_factor(positions[t], length));
+}
 
 ConstTensorView StepArrays::slots(size_t group) const {
-  return {slots_.view().row_data(static_cast<int64_t>(group)), DType::kI64, {tokens_}};
+  const int64_t tokens = slots_.shape[1];
+  return {view(slots_).row_data(static_cast<int64_t>(group)), DType::kI64, {tokens}};
 }
 
-AttentionBatch StepArrays::batch(const StepInput& input, size_t group) const {
-  const auto num_seqs = static_cast<int64_t>(input.kv_len.size());
-  const int32_t* table = input.block_table.data() + static_cast<int64_t>(group) * num_seqs * input.max_blocks;
-  return {
-      .query_start = view_of(input.query_start),
-      .kv_len = view_of(input.kv_len),
-      .block_table = {reinterpret_cast<const std::byte*>(table), DType::kI32, {num_seqs, input.max_blocks}}};
+AttentionBatch StepArrays::batch(size_t group) const {
+  const int64_t num_seqs = kv_len_.shape[0];
+  const ConstTensorView tables = view(block_table_);
+  return {.query_start = view(query_start_),
+          .kv_len = view(kv_len_),
+          .block_table = tables.slice_rows(static_cast<int64_t>(group) * num_seqs, num_seqs)};
 }
 
 }  // namespace lmdeploy

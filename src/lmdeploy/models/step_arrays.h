@@ -17,12 +17,15 @@ class RopeTableCache {
  public:
   static constexpr size_t kMostKept = 64;
 
-  RopeTableCache(const RopeSpec& spec, Allocator& allocator);
+  explicit RopeTableCache(const RopeSpec& spec) : spec_(spec) {}
   void begin_step() { ++step_; }
   /// Row of inv_freq() and scale(), valid until the next step.
   int32_t find(int64_t rope_length);
+  // In host memory.
   ConstTensorView inv_freq() const;  // [tables, rotary_dim / 2] f64
   ConstTensorView scale() const;     // [tables] f64
+  /// Rises when a table is added or replaced.
+  int64_t version() const { return version_; }
 
  private:
   struct Entry {
@@ -33,10 +36,10 @@ class RopeTableCache {
   void grow();
 
   RopeSpec spec_;
-  Allocator& allocator_;
   std::vector<Entry> entries_;
   Tensor inv_freq_, scale_;  // of the capacity; entries_.size() rows are in use
   int64_t step_ = 0;
+  int64_t version_ = 0;
 };
 
 /// The largest step that the work buffers hold.
@@ -49,25 +52,57 @@ struct StepLimits {
 void check_step(const StepInput& input, const KvCacheView& cache, const KvLayout& layout, size_t num_groups,
                 const StepLimits& limits);
 
-/// Host memory of a step as the ops take it: [size] i32.
-ConstTensorView view_of(std::span<const int32_t> values);
+/// What each step of a model has besides its StepInput.
+struct StepExtras {
+  RopeTableCache *rope = nullptr, *local_rope = nullptr;  // nullptr: the model has none
+  int64_t logn_length = 0;                                // DecoderSpec::logn_length
+};
 
-/// Arrays of one step, in buffers allocated once.
+/// Arrays of one step as the ops read them. They are laid out in one piece of host memory, which a device
+/// gets in one copy. Valid until the next fill().
 class StepArrays {
  public:
-  StepArrays(int64_t max_tokens, size_t num_groups, Allocator& allocator);
-  void fill(const StepInput& input, int64_t block_len);
-  /// The rows of `rope`'s tables: [tokens] i32, valid until the next call.
-  ConstTensorView rope_rows(const StepInput& input, RopeTableCache& rope);
+  /// `kernels` must outlive the arrays.
+  StepArrays(size_t num_groups, const Kernels& kernels);
+  void fill(const StepInput& input, int64_t block_len, const StepExtras& extras);
 
-  ConstTensorView positions() const;          // [tokens] i32
-  ConstTensorView slots(size_t group) const;  // [tokens] i64
-  /// Query starts, key counts and the group's block tables of the step that fill() was given.
-  AttentionBatch batch(const StepInput& input, size_t group) const;
+  ConstTensorView token_ids() const { return view(token_ids_); }    // [tokens] i32
+  ConstTensorView logit_rows() const { return view(logit_rows_); }  // [rows] i32
+  ConstTensorView positions() const { return view(positions_); }    // [tokens] i32
+  ConstTensorView rope_rows() const { return view(rope_rows_); }    // [tokens] i32: rows of the rope's tables
+  ConstTensorView local_rope_rows() const { return view(local_rope_rows_); }
+  ConstTensorView logn() const { return view(logn_); }  // [tokens] f32
+  ConstTensorView slots(size_t group) const;            // [tokens] i64
+  /// Query starts, key counts and the group's block tables.
+  AttentionBatch batch(size_t group) const;
 
  private:
-  Tensor positions_, slots_, rope_rows_;
-  int64_t tokens_ = 0;
+  struct Section {
+    int64_t offset = 0;
+    DType dtype = DType::kI32;
+    Shape shape = {0};
+  };
+  void lay_out(const StepInput& input, const StepExtras& extras);
+  void compute_positions(const StepInput& input);
+  void compute_slots(const StepInput& input, int64_t block_len);
+  void compute_rope_rows(const StepInput& input, RopeTableCache& rope, const Section& rows);
+  void compute_logn(int64_t length);
+
+  ConstTensorView view(const Section& section) const {
+    return {data_ + section.offset, section.dtype, section.shape};
+  }
+  template <typename T>
+  std::span<T> host(const Section& section) const {
+    return {reinterpret_cast<T*>(host_.view().data() + section.offset),
+            static_cast<size_t>(section.shape.numel())};
+  }
+
+  const Kernels& kernels_;
+  int64_t num_groups_;
+  Section token_ids_, query_start_, kv_len_, block_table_, logit_rows_;  // copies of the input
+  Section positions_, slots_, rope_rows_, local_rope_rows_, logn_;
+  Tensor host_, device_;             // bytes; device_ stays empty where ops read host memory
+  const std::byte* data_ = nullptr;  // of the sections as the ops read them
 };
 
 }  // namespace lmdeploy

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
 #include "lmdeploy/pipeline/engine_options.h"
 
 namespace lmdeploy {
@@ -24,9 +25,11 @@ void require_between(const char* field, int64_t value, int64_t least, int64_t mo
 void check_device(const std::string& device_type) {
   require(device_type == "auto" || device_type == "cpu" || device_type == "cuda", "device_type", device_type,
           "auto, cpu or cuda");
-  if (device_type == "cuda")
+  if (device_type != "cuda") return;
+  const std::string problem = cuda_status().problem;
+  if (!problem.empty())
     throw Error(ErrorCode::kUnsupported,
-                "device_type cuda: this build has no CUDA back end; use device_type cpu or auto");
+                cat("device_type cuda: CUDA is not available: ", problem, "; use device_type cpu or auto"));
 }
 
 void check_quant_policy(int quant_policy) {
@@ -61,9 +64,41 @@ void check_config(const PipelineConfig& given) {
           cat("1 to ", kMaxThreads, " (or 0: all CPUs)"));
 }
 
-std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config) {
-  return make_cpu_kernels(std::make_shared<ThreadPool>(config.num_threads),
-                          {.int8_activations = config.dtype != "float32"});
+bool uses_cuda(const PipelineConfig& config) {
+  if (config.device_type == "cpu") return false;
+  const CudaStatus status = cuda_status();
+  if (status.problem.empty()) return true;
+  if (cuda_toolkit_version() > 0) LMD_LOG(kInfo, "models run on the CPU: ", status.problem);
+  return false;
+}
+
+std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint) {
+  const auto threads = std::make_shared<ThreadPool>(config.num_threads);
+  const CpuOptions on_cpu = {.int8_activations = config.dtype != "float32"};
+  if (!uses_cuda(config)) return make_cpu_kernels(threads, on_cpu);
+  try {
+    return make_cuda_kernels(threads, cuda_dtype(config.dtype, checkpoint));
+  } catch (const Error& error) {
+    if (config.device_type == "cuda") throw;
+    LMD_LOG(kWarning, "models run on the CPU: ", error.what());
+    return make_cpu_kernels(threads, on_cpu);
+  }
+}
+
+DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint) {
+  if (dtype != "auto") return kv_dtype(dtype);
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const Json* said =
+        checkpoint.config().is_object() ? checkpoint.config().get_object().if_contains(key) : nullptr;
+    if (said != nullptr && said->is_string())
+      return said->get_string() == "bfloat16" ? DType::kBF16 : DType::kF16;
+  }
+  int64_t in_bf16 = 0, in_all = 0;  // elements
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    in_all += tensor.shape.numel();
+    if (tensor.dtype == DType::kBF16) in_bf16 += tensor.shape.numel();
+  }
+  return 2 * in_bf16 > in_all ? DType::kBF16 : DType::kF16;
 }
 
 DType kv_dtype(const std::string& dtype) {

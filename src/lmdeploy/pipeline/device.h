@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lmdeploy/core/dtype.h"
+#include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/kernels/kernels.h"
 #include "lmdeploy/pipeline/pipeline.h"
 
@@ -15,10 +16,17 @@ namespace lmdeploy {
 /// build does not have.
 void check_config(const PipelineConfig& config);
 
-/// The back end that `device_type` stands for.
-std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config);
+/// Whether `device_type` means the GPU on this machine: auto does where one can be used. Otherwise the log
+/// says why not, where this build has a CUDA back end.
+bool uses_cuda(const PipelineConfig& config);
 
-/// Element type of the KV cache for `dtype`: auto is f16.
+/// The back end for a model.
+std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint);
+
+/// Element type of activations on a GPU. auto: bf16 for checkpoints in bf16, else f16.
+DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint);
+
+/// Element type of the KV cache on the CPU for `dtype`: auto is f16.
 DType kv_dtype(const std::string& dtype);
 
 /// The KV pool's size as `cache_max_entry_count` gives it: a number of blocks (1 or more), a share of

@@ -44,8 +44,11 @@ TEST(Device, ConfigFieldsAreChecked) {
 TEST(Device, WhatThisBuildLacksIsNamed) {
   expect_refused(ErrorCode::kUnsupported, {"not supported yet: quant_policy 8", "use 0"},
                  [](PipelineConfig& c) { c.quant_policy = 8; });
-  expect_refused(ErrorCode::kUnsupported, {"CUDA", "use device_type cpu"},
-                 [](PipelineConfig& c) { c.device_type = "cuda"; });
+  const auto ask_for_cuda = [](PipelineConfig& c) { c.device_type = "cuda"; };
+  if (cuda_status().devices.empty())
+    expect_refused(ErrorCode::kUnsupported, {"CUDA", "use device_type cpu"}, ask_for_cuda);
+  else
+    EXPECT_NO_THROW(check_config(config_with(ask_for_cuda)));
 }
 
 TEST(Device, KvDtypes) {
@@ -53,6 +56,42 @@ TEST(Device, KvDtypes) {
   EXPECT_EQ(kv_dtype("float16"), DType::kF16);
   EXPECT_EQ(kv_dtype("bfloat16"), DType::kBF16);
   EXPECT_EQ(kv_dtype("float32"), DType::kF32);
+}
+
+// A checkpoint of made-up tensors.
+class SomeCheckpoint final : public Checkpoint {
+ public:
+  SomeCheckpoint(JsonObject config, std::initializer_list<std::pair<DType, int64_t>> tensors) {
+    config_ = std::move(config);
+    for (const auto& [dtype, size] : tensors) {
+      TensorInfo& info = tensors_.emplace_back();
+      info.name = cat("t", tensors_.size());
+      info.dtype = dtype;
+      info.shape = {size};
+    }
+  }
+  ConstTensorView tensor(size_t) const override { return {}; }
+  void drop(size_t) const override {}
+};
+
+TEST(Device, CudaDtypes) {
+  const SomeCheckpoint bf16({}, {{DType::kF32, 10}, {DType::kBF16, 100}}), f16({}, {{DType::kF16, 10}}),
+      f32({}, {{DType::kF32, 10}}), gguf({}, {{DType::kQ4_K, 256}, {DType::kBF16, 32}}),
+      said({{"torch_dtype", "bfloat16"}}, {{DType::kF32, 10}}),
+      said_f32({{"dtype", "float32"}}, {{DType::kBF16, 10}});
+  EXPECT_EQ(cuda_dtype("auto", bf16), DType::kBF16);
+  EXPECT_EQ(cuda_dtype("auto", f16), DType::kF16);
+  EXPECT_EQ(cuda_dtype("auto", f32), DType::kF16);
+  EXPECT_EQ(cuda_dtype("auto", gguf), DType::kF16);
+  EXPECT_EQ(cuda_dtype("auto", said), DType::kBF16);
+  EXPECT_EQ(cuda_dtype("auto", said_f32), DType::kF16);
+  EXPECT_EQ(cuda_dtype("float32", bf16), DType::kF32);
+  EXPECT_EQ(cuda_dtype("bfloat16", f16), DType::kBF16);
+}
+
+TEST(Device, TheCpuIsTakenWhereThereIsNoGpu) {
+  EXPECT_FALSE(uses_cuda(config_with([](PipelineConfig& c) { c.device_type = "cpu"; })));
+  EXPECT_EQ(uses_cuda(config_with([](PipelineConfig&) {})), !cuda_status().devices.empty());
 }
 
 TEST(Device, KvPool) {

@@ -6,7 +6,6 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
-#include "lmdeploy/core/system_memory.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/pipeline/device.h"
@@ -62,7 +61,8 @@ LoadOptions load_options(const PipelineConfig& config) {
   return options;
 }
 
-EngineConfig engine_config(const PipelineConfig& config) {
+EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels, bool on_gpu) {
+  constexpr double kShareOfGpu = 0.8;
   EngineConfig engine;
   engine.session_len = *config.session_len;
   engine.max_batch_size = *config.max_batch_size;
@@ -71,16 +71,19 @@ EngineConfig engine_config(const PipelineConfig& config) {
   engine.num_tokens_per_iter = *config.num_tokens_per_iter;
   engine.max_prefill_iters = *config.max_prefill_iters;
   engine.enable_prefix_caching = *config.enable_prefix_caching;
-  engine.kv_dtype = kv_dtype(config.dtype);
-  set_kv_pool(*config.cache_max_entry_count, system_memory().available_bytes, engine);
+  engine.kv_dtype = on_gpu ? kernels.activation_dtype() : kv_dtype(config.dtype);
+  const bool by_default = *config.cache_max_entry_count == 0;
+  set_kv_pool(by_default && on_gpu ? kShareOfGpu : *config.cache_max_entry_count, kernels.available_memory(),
+              engine);
   return engine;
 }
 
 std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint) {
   auto runtime = std::make_shared<Runtime>();
-  runtime->kernels = make_kernels(config);
+  runtime->kernels = make_kernels(config, checkpoint);
   runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config));
-  const EngineConfig engine = engine_config(config);
+  const bool on_gpu = runtime->kernels->has_own_memory();
+  const EngineConfig engine = engine_config(config, *runtime->kernels, on_gpu);
   runtime->engine = std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine);
   LMD_LOG(kInfo, "loaded ", config.model_path, ": ", runtime->model->weight_bytes() >> 20,
           " MiB of weights on ", runtime->kernels->name(), ", KV cache ",

@@ -24,6 +24,7 @@ class CudaKernels final : public Kernels {
     return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
   }
   ThreadPool& threads() const override { return *threads_; }
+  bool has_own_memory() const override { return true; }
   size_t available_memory() const override;
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
@@ -62,7 +63,6 @@ class CudaKernels final : public Kernels {
   void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
-  bool reads_host_memory() const override { return false; }
   void do_upload(std::byte* device, const std::byte* host, size_t bytes) const override;
   void do_download(std::byte* host, const std::byte* device, size_t bytes) const override;
 

@@ -1,6 +1,8 @@
 // Devices, their memory, and errors.
 #include "lmdeploy/kernels/cuda/device.h"
 
+#include <string>
+
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/cuda/cuda_check.h"
 #include "lmdeploy/kernels/kernels.h"
@@ -78,8 +80,11 @@ CudaStatus cuda_status() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    found.problem =
-        cat("no GPU can be used: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    found.problem = driver == 0 ? std::string("no GPU can be used: there is no NVIDIA driver")
+                                : cat("no GPU can be used: ", cudaGetErrorString(status), " (",
+                                      cudaGetErrorName(status), ")");
     return found;
   }
   for (int i = 0; i < count; ++i) {

@@ -1,0 +1,94 @@
+// Tiny checkpoints through the whole engine on a GPU: prompts of different lengths side by side, cut into
+// chunks, give the greedy tokens of the original code (tests/data/models/README.md).
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends.h"
+#include "lmdeploy/engine/engine.h"
+#include "lmdeploy/formats/safetensors.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+constexpr int kPrompts = 3;
+constexpr int64_t kTokens = 12;  // that the original generated
+
+std::vector<int> ints_of(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsTensor& tensor = *file.find(name);
+  const ConstTensorView view(tensor.data, tensor.dtype, tensor.shape);
+  std::vector<int> out;
+  for (int64_t i = 0; i < view.cols(); ++i) out.push_back(static_cast<int>(view.at(i)));
+  return out;
+}
+
+// All that the request gives; its error, if it ends with one, fails the test.
+std::vector<int> read_all(RequestHandle& handle) {
+  std::vector<int> ids;
+  while (const auto output = handle.next(std::chrono::seconds(60))) {
+    ids.insert(ids.end(), output->token_ids.begin(), output->token_ids.end());
+    EXPECT_NE(output->finish, FinishReason::kError) << output->error_message;
+    if (output->finish != FinishReason::kNone) return ids;
+  }
+  ADD_FAILURE() << "no last output";
+  return ids;
+}
+
+class CudaEngineTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
+ protected:
+  // The greedy ids of all prompts at once.
+  std::vector<std::vector<int>> generate(const SafetensorsFile& file, const Kernels& kernels) {
+    const auto checkpoint = open_checkpoint(find_fixture(std::get<0>(GetParam())));
+    const auto model = load_model(*checkpoint, kernels, {.max_step_tokens = 64, .max_logit_rows = 64});
+    EngineConfig config;
+    config.max_batch_size = kPrompts;
+    config.block_len = 8;
+    config.num_blocks = 64;
+    config.max_prefill_token_num = 10;
+    config.max_logit_rows = 64;
+    config.enable_prefix_caching = true;
+    config.kv_dtype = kernels.activation_dtype();
+    Engine engine(*model, kernels, config);
+    std::vector<std::unique_ptr<RequestHandle>> handles;
+    for (int k = 0; k < kPrompts; ++k) {
+      Request request;
+      request.input_ids = ints_of(file, cat("ids_", k));
+      request.max_new_tokens = kTokens;
+      handles.push_back(engine.submit(std::move(request)));
+    }
+    std::vector<std::vector<int>> ids;
+    for (const auto& handle : handles) ids.push_back(read_all(*handle));
+    return ids;
+  }
+};
+
+TEST_P(CudaEngineTest, GreedyTokensOfTheOriginal) {
+  const auto& [fixture, name] = GetParam();
+  LMD_REQUIRE_GPU(name);
+  const std::string folder = find_fixture(fixture);
+  if (folder.empty()) GTEST_SKIP() << "the checkpoint " << fixture << " is not part of the repository";
+  const SafetensorsFile file(folder + "/expected.safetensors");
+  const auto ids = generate(file, backend(name));
+  for (int k = 0; k < kPrompts; ++k) {
+    const auto prompt = static_cast<size_t>(k);
+    if (name == "cuda_f32")
+      EXPECT_EQ(ids[prompt], ints_of(file, cat("greedy_", k))) << "prompt " << k;
+    else  // near ties fall otherwise in 16 bits: golden_test.cc compares where they do not
+      EXPECT_EQ(ids[prompt].size(), static_cast<size_t>(kTokens)) << "prompt " << k;
+  }
+}
+
+// Those of the repository: plain, grouped windows, sinks and experts, latent attention, ALiBi, learned
+// positions.
+INSTANTIATE_TEST_SUITE_P(
+    Models, CudaEngineTest,
+    ::testing::Combine(::testing::Values("llama3", "gemma2", "gemma3_text", "gpt_oss", "deepseek_v3",
+                                         "falcon_rw", "gpt2", "qwen2_moe"),
+                       ::testing::ValuesIn(cuda_names())),
+    [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaEngineTest);  // in a build without CUDA
+
+}  // namespace
+}  // namespace lmdeploy::testing

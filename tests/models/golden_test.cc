@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -232,41 +231,63 @@ double lead_of(ConstTensorView rows, int64_t row) {
   return lead;
 }
 
-// The largest logit of the original in f32 is the largest here wherever it leads by more than two logits may
-// depart, and no other experts may be chosen.
+// Positions whose best token is the same, of those where it leads by more than two logits may depart.
+struct Agreement {
+  int64_t agreed = 0, compared = 0, all = 0;
+
+  void add(ConstTensorView got, ConstTensorView want, int64_t row, double departure) {
+    ++all;
+    if (lead_of(want, row) <= std::sqrt(2.0) * departure * root_mean_square(want, row)) return;
+    ++compared;
+    agreed += argmax(got, row) == argmax(want, row) ? 1 : 0;
+  }
+};
+
+// Of the original's logits for whole prompts.
+Agreement compare_prompts(Model& model, const Kernels& kernels, const Golden& golden, double departure) {
+  Agreement agreement;
+  for (int k = 0; k < kPrompts; ++k) {
+    const Tensor got = all_logits(model, kernels, golden.ids[k], {golden.ids[k].size()});
+    for (int64_t r = 0; r < got.dim(0); ++r) agreement.add(got, golden.logits[k], r, departure);
+  }
+  return agreement;
+}
+
+// With experts a near tie of the router can turn over, and later tokens see its work: prompts of one token,
+// those left out where the reference finds a near tie.
+Agreement compare_tokens(Model& model, const Kernels& kernels, const Checkpoint& checkpoint,
+                         const LoadOptions& options, double departure) {
+  RouteRecorder recorder(std::make_shared<ThreadPool>(1), departure);
+  const auto judge = load_model(checkpoint, recorder, options);
+  Agreement agreement;
+  for (int id = 0; id < std::min<int64_t>(128, model.spec().vocab_size); ++id) {
+    recorder.forget();
+    const Tensor want = all_logits(*judge, recorder, {id}, {1});
+    const Tensor got = all_logits(model, kernels, {id}, {1});
+    if (!recorder.is_near_tie(0)) agreement.add(got, want, 0, departure);
+  }
+  return agreement;
+}
+
 TEST_P(HalfPrecisionTest, ChoosesTheTokensOfF32) {
   const auto& [fixture, name] = GetParam();
   LMD_REQUIRE_GPU(name);
   const std::string folder = find_fixture(fixture);
   if (folder.empty()) GTEST_SKIP() << "the checkpoint " << fixture << " is not part of the repository";
   const SafetensorsFile file(folder + "/expected.safetensors");
-  const Golden golden = read_golden(file);
   const Kernels& kernels = backend(name);
   const auto checkpoint = open_checkpoint(folder);
   const LoadOptions options = {.max_step_tokens = 64, .max_logit_rows = 64};
   const auto model = load_model(*checkpoint, kernels, options);
   const double departure = departure_of(model->spec(), kernels.activation_dtype());
-  int64_t agreed = 0, compared = 0, all = 0;
-  for (int k = 0; k < kPrompts; ++k) {
-    const RouteRecorder recorder(std::make_shared<ThreadPool>(1), departure);
-    if (model->spec().has_experts())
-      all_logits(*load_model(*checkpoint, recorder, options), recorder, golden.ids[k],
-                 {golden.ids[k].size()});
-    const Tensor got = all_logits(*model, kernels, golden.ids[k], {golden.ids[k].size()});
-    const ConstTensorView want = golden.logits[k];
-    for (int64_t r = 0; r < want.rows(); ++r, ++all) {
-      if (lead_of(want, r) <= std::sqrt(2.0) * departure * root_mean_square(want, r)) continue;
-      if (recorder.is_near_tie(r)) continue;
-      ++compared;
-      agreed += argmax(got, r) == argmax(want, r) ? 1 : 0;
-      if (argmax(got, r) != argmax(want, r))
-        std::printf("prompt %d, position %d of %d: %d leads by %g, %d is chosen\n", k, static_cast<int>(r),
-                    static_cast<int>(want.rows()), argmax(want, r), lead_of(want, r), argmax(got, r));
-    }
-  }
-  const int64_t least = model->spec().has_experts() ? all / 8 : all / 3;
-  EXPECT_GT(compared, least) << "too few of " << all << " positions are clear enough to say anything";
-  EXPECT_GE(100 * agreed, 97 * compared) << agreed << " of " << compared << " positions agree";
+  const Agreement found = model->spec().has_experts()
+                              ? compare_tokens(*model, kernels, *checkpoint, options, departure)
+                              : compare_prompts(*model, kernels, read_golden(file), departure);
+  if (found.all == 0) GTEST_SKIP() << "the routers' choice is a near tie for every token in " << name;
+  EXPECT_GT(found.compared, 20) << "too few of " << found.all
+                                << " positions are clear enough to say anything";
+  EXPECT_GE(100 * found.agreed, 97 * found.compared)
+      << found.agreed << " of " << found.compared << " positions agree";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HalfPrecisionTest,

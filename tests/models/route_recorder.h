@@ -27,6 +27,7 @@ class RouteRecorder final : public RefKernels {
 
   /// The first row of all steps so far that is a near tie in some layer; `none` when there is none.
   int64_t first_near_tie(int64_t none) const { return ties_.empty() ? none : *ties_.begin(); }
+  void forget() { ties_.clear(); }
   /// Whether the row was a near tie in some layer of some step.
   bool is_near_tie(int64_t row) const { return ties_.contains(row); }
 

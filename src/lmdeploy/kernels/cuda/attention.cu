@@ -127,7 +127,9 @@ __device__ void load_keys(const AttentionArgs& a, const Tile& tile, int64_t offs
                          int64_t{key % a.block_len} * a.head_dim + d;
     if (a.wide) {
       const auto pack = *reinterpret_cast<const Pack<Cached, kWide>*>(from);
-      for (int n = 0; n < kWide; ++n) to[n] = to_float(pack.values[n]);
+      for (int n = 0; n < kWide; n += 4)
+        *reinterpret_cast<float4*>(to + n) = {to_float(pack.values[n]), to_float(pack.values[n + 1]),
+                                              to_float(pack.values[n + 2]), to_float(pack.values[n + 3])};
     } else {
       *to = to_float(*from);
     }
@@ -159,28 +161,39 @@ struct Shared {
   }
 };
 
-// p[j][r] = score of key first_key + j for row r; -inf where the row does not see it.
+// A score's last steps; -inf where the row does not see the key.
+__device__ float finish_score(const AttentionArgs& a, const Tile& tile, int kv_head, int r, int key,
+                              float product) {
+  const int position = tile.position(r, a.group);
+  if (r >= tile.num_rows || key > position || (a.window > 0 && key <= position - a.window)) return -INFINITY;
+  float score = product * a.scale;
+  if (a.soft_cap > 0) score = a.soft_cap * tanhf(score / a.soft_cap);
+  return score + alibi(a, kv_head * a.group + tile.head(r, a.group), key, position);
+}
+
+// p[j][r] = score of key first_key + j for row r. Each thread takes one key and kRows rows: a key's numbers
+// are read from shared memory once for all of them.
+template <int kRows>
 __device__ void compute_scores(const AttentionArgs& a, const Tile& tile, const Shared& s, int kv_head,
                                int first_key) {
-  for (int i = static_cast<int>(threadIdx.x); i < a.tile_keys * kTileRows; i += kThreads) {
-    const int j = i % a.tile_keys, r = i / a.tile_keys, key = first_key + j;
-    float score = -INFINITY;
-    const int position = tile.position(r, a.group);
-    if (r < tile.num_rows && key <= position && (a.window == 0 || key > position - a.window)) {
-      const float *q = s.q + r * s.stride, *k = s.rows + j * s.stride;
-      float4 sums = {0, 0, 0, 0};
-      for (int d = 0; d < a.head_dim; d += 4) {
-        const float4 x = *reinterpret_cast<const float4*>(q + d), y = *reinterpret_cast<const float4*>(k + d);
-        sums.x = fmaf(x.x, y.x, sums.x);
-        sums.y = fmaf(x.y, y.y, sums.y);
-        sums.z = fmaf(x.z, y.z, sums.z);
-        sums.w = fmaf(x.w, y.w, sums.w);
-      }
-      score = ((sums.x + sums.y) + (sums.z + sums.w)) * a.scale;
-      if (a.soft_cap > 0) score = a.soft_cap * tanhf(score / a.soft_cap);
-      score += alibi(a, kv_head * a.group + tile.head(r, a.group), key, position);
+  const int j = static_cast<int>(threadIdx.x) % a.tile_keys;
+  const int first_row = static_cast<int>(threadIdx.x) / a.tile_keys * kRows;
+  const float *k = s.rows + j * s.stride, *q = s.q + first_row * s.stride;
+  float4 sums[kRows] = {};
+  for (int d = 0; d < a.head_dim; d += 4) {
+    const float4 y = *reinterpret_cast<const float4*>(k + d);
+    for (int r = 0; r < kRows; ++r) {
+      const float4 x = *reinterpret_cast<const float4*>(q + r * s.stride + d);
+      sums[r].x = fmaf(x.x, y.x, sums[r].x);
+      sums[r].y = fmaf(x.y, y.y, sums[r].y);
+      sums[r].z = fmaf(x.z, y.z, sums[r].z);
+      sums[r].w = fmaf(x.w, y.w, sums[r].w);
     }
-    s.p[j * kTileRows + r] = score;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const float product = (sums[r].x + sums[r].y) + (sums[r].z + sums[r].w);
+    s.p[j * kTileRows + first_row + r] =
+        finish_score(a, tile, kv_head, first_row + r, first_key + j, product);
   }
 }
 
@@ -210,8 +223,8 @@ __device__ void update_softmax(const AttentionArgs& a, const Shared& s) {
 template <int kDims>
 using Values = float[kDims][kTileRows];
 
-// A weight of 0 keeps NaN and infinity of keys that the row does not see out of it.
-template <int kDims>
+// Where not every row sees every key, a weight of 0 keeps NaN and infinity of the others out of it.
+template <int kDims, bool kAllSeen>
 __device__ void add_values(const AttentionArgs& a, const Shared& s, int num_keys, Values<kDims>& values) {
   for (int r = 0; r < kTileRows; ++r)
     for (int i = 0; i < kDims; ++i) values[i][r] *= s.decay[r];
@@ -221,9 +234,11 @@ __device__ void add_values(const AttentionArgs& a, const Shared& s, int num_keys
       const int d = static_cast<int>(threadIdx.x) + i * kThreads;
       v[i] = d < a.value_dim ? s.rows[j * s.stride + d] : 0;
     }
+    const auto* packs = reinterpret_cast<const Pack<float, 4>*>(s.p + j * kTileRows);
+    const Pack<float, 4> weights[2] = {packs[0], packs[1]};
     for (int r = 0; r < kTileRows; ++r) {
-      const float p = s.p[j * kTileRows + r];
-      if (p == 0) continue;
+      const float p = weights[r / 4].values[r % 4];
+      if (!kAllSeen && p == 0) continue;
       for (int i = 0; i < kDims; ++i) values[i][r] = fmaf(p, v[i], values[i][r]);
     }
   }
@@ -238,17 +253,28 @@ __device__ void attend_span(const AttentionArgs& a, const Tile& tile, const Shar
   for (int r = 0; r < kTileRows; ++r)
     for (int i = 0; i < kDims; ++i) values[i][r] = 0;
   if (tid < kTileRows) s.max[tid] = -INFINITY, s.sum[tid] = 0;
+  // Every row sees the keys [first_seen, end_seen).
+  const int end_seen = tile.position(0, a.group) + 1;
+  const int first_seen = a.window == 0 ? 0 : tile.position(tile.num_rows - 1, a.group) - a.window + 1;
   for (int key = begin; key < end; key += a.tile_keys) {
     __syncthreads();  // the rows before have been read
     load_keys<Cached>(a, tile, a.k_offset + head_offset, key, end, a.head_dim, s.rows, s.stride);
     __syncthreads();
-    compute_scores(a, tile, s, kv_head, key);
+    if (a.tile_keys == 64)
+      compute_scores<4>(a, tile, s, kv_head, key);
+    else if (a.tile_keys == 32)
+      compute_scores<2>(a, tile, s, kv_head, key);
+    else
+      compute_scores<1>(a, tile, s, kv_head, key);
     __syncthreads();
     update_softmax(a, s);
     if (!a.latent)
       load_keys<Cached>(a, tile, a.v_offset + head_offset, key, end, a.value_dim, s.rows, s.stride);
     __syncthreads();
-    add_values<kDims>(a, s, min(a.tile_keys, end - key), values);
+    if (key >= first_seen && key + a.tile_keys <= end_seen)
+      add_values<kDims, true>(a, s, a.tile_keys, values);
+    else
+      add_values<kDims, false>(a, s, min(a.tile_keys, end - key), values);
   }
   __syncthreads();
 }

@@ -97,7 +97,8 @@ TEST(CheckEnv, AModelThatDoesNotRunSaysWhyAndWhatToUse) {
   const Result result = check_env(folder.path());
   EXPECT_EQ(result.code, 1);
   expect_lines(result, {"Model architecture: Qwen2_5_VLForConditionalGeneration\n", "Model runs here: no\n",
-                        " does not run here: ", "pictures", "use Qwen2.5-7B-Instruct"});
+                        " does not run here: ", " does not run here; others run on ", "pictures",
+                        "use Qwen2.5-7B-Instruct"});
 }
 
 // The words are those of loading it.

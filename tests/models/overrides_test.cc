@@ -100,6 +100,7 @@ TEST(Overrides, WrongTypesAndValuesAreNamed) {
   expect_error({{"tie_word_embeddings", 1}}, ErrorCode::kInvalidData,
                {"tie_word_embeddings", "true or false"});
   expect_error({{"architectures", "LlamaForCausalLM"}}, ErrorCode::kInvalidData, {"architectures", "array"});
+  expect_error({{"quantization_config", nullptr}}, ErrorCode::kUnsupported, {"quantization_config"});
   expect_error({{"architectures", JsonArray{"BloomForCausalLM"}}}, ErrorCode::kUnsupported, {"Bloom"});
 }
 

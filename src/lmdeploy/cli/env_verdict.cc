@@ -70,6 +70,8 @@ std::string cpu_line(const EnvFacts& facts) {
 bool has_gpu(const EnvFacts& facts) { return facts.driver_release.has_value() || !facts.gpus.empty(); }
 
 std::string verdict_line(const EnvFacts& facts, const std::string& mismatch) {
+  if (facts.model && !facts.model->check.problem.empty())
+    return cat("model ", facts.model->name, " does not run here; others run on ", cpu_line(facts));
   if (!mismatch.empty()) return "GPUs cannot be used, models run on " + cpu_line(facts);
   if (facts.build.cuda && has_gpu(facts)) return cat("OK: models run on ", facts.gpus.size(), " GPUs");
   const bool idle_gpu = !facts.build.cuda && has_gpu(facts);

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "lmdeploy/core/error.h"
@@ -63,6 +64,18 @@ TEST(Files, MissingEmptyAndLargeFiles) {
   const MappedFile mapped(path);
   mapped.drop(mapped.bytes());
   EXPECT_EQ(static_cast<char>(mapped.bytes()[1]), 'e');
+  std::remove(path.c_str());
+}
+
+TEST(Files, GitLfsPointersAreNamed) {
+  const std::string path = testing::TempDir() + "pointer.bin";
+  std::ofstream(path) << "version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
+  for (const auto& open :
+       {std::function<void()>([&] { MappedFile{path}; }), std::function<void()>([&] { read_file(path); })}) {
+    const std::string message = message_of(open, ErrorCode::kInvalidData);
+    EXPECT_NE(message.find(path), std::string::npos) << message;
+    EXPECT_NE(message.find("git lfs pull"), std::string::npos) << message;
+  }
   std::remove(path.c_str());
 }
 

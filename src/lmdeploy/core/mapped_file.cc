@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "lmdeploy/core/error.h"
 
@@ -35,10 +36,21 @@ class Descriptor {
   int fd_;
 };
 
+// What a clone without Git LFS has in place of a large file.
+void refuse_lfs_pointer(const Descriptor& fd, const std::string& path) {
+  constexpr std::string_view kBegin = "version https://git-lfs";
+  char begin[kBegin.size()] = {};
+  const ssize_t got = ::pread(fd.get(), begin, sizeof(begin), 0);
+  if (got == static_cast<ssize_t>(kBegin.size()) && std::string_view(begin, kBegin.size()) == kBegin)
+    throw Error(ErrorCode::kInvalidData,
+                cat("open ", path, ": a Git LFS pointer, not the file; fetch it with git lfs pull"));
+}
+
 size_t regular_file_size(const Descriptor& fd, const std::string& path) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) throw_system("stat", path, errno);
   if (!S_ISREG(info.st_mode)) throw Error(ErrorCode::kIo, cat("open ", path, ": not a regular file"));
+  refuse_lfs_pointer(fd, path);
   return static_cast<size_t>(info.st_size);
 }
 

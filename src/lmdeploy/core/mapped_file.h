@@ -12,7 +12,7 @@ namespace lmdeploy {
 /// truncated.
 class MappedFile {
  public:
-  /// Throws Error(kNotFound | kIo) with the path and the system's reason.
+  /// Throws Error(kNotFound | kIo) with the path and the system's reason, kInvalidData for a Git LFS pointer.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -14,6 +14,11 @@ struct LinearShape {
 Tensor random_weight(DType dtype, const LinearShape& shape) {
   Tensor weight(dtype, {shape.rows, shape.cols});
   Rng rng(1);
+  if (!is_quantized(dtype)) {  // random bits would be subnormals, which are slow on some processors
+    for (int64_t r = 0; r < shape.rows; ++r)
+      for (int64_t k = 0; k < shape.cols; ++k) weight.view().set(r, k, rng.uniform() - 0.5);
+    return weight;
+  }
   // Random bits whose scales are small: exponent bits above 2^-2 are cleared, so that no product overflows.
   for (uint8_t& byte : weight.span<uint8_t>()) byte = static_cast<uint8_t>(rng.bits() & 0xbf);
   return weight;

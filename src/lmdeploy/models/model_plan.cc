@@ -87,8 +87,8 @@ void warn_of_unread(const ConfigReader& cfg, const JsonObject& overrides, const 
 }
 
 // A checkpoint presents its weights unquantised and its config without this key; what is left was asked for.
-void refuse_quantized(const ConfigReader& cfg) {
-  if (cfg.has("quantization_config"))
+void refuse_quantized(const ConfigReader& cfg, const JsonObject& overrides) {
+  if (cfg.has("quantization_config") || overrides.contains("quantization_config"))
     throw Error(ErrorCode::kUnsupported,
                 cat(cfg.where(),
                     ": quantization_config cannot be overridden: how the weights are stored is what "
@@ -139,7 +139,7 @@ ModelPlan plan_model(const Checkpoint& checkpoint, JsonObject overrides) {
                          cat(checkpoint.config_path(), overrides.empty() ? "" : " with hf_overrides"));
   ModelPlan plan;
   plan.family = &find_family(cfg);
-  refuse_quantized(cfg);
+  refuse_quantized(cfg, overrides);
   plan.spec = checked_spec(*plan.family, cfg);
   refuse_logn_of_latent(cfg, plan.spec);
   warn_of_unread(cfg, overrides);

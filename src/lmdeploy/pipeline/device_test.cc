@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/pipeline/expect_error.h"
 
 namespace lmdeploy {
@@ -39,6 +41,26 @@ TEST(Device, ConfigFieldsAreChecked) {
   expect_refused(bad, {"cache_max_entry_count"}, [](PipelineConfig& c) { c.cache_max_entry_count = -0.5; });
   expect_refused(bad, {"rope_scaling_factor", "0.5"}, [](PipelineConfig& c) { c.rope_scaling_factor = 0.5; });
   expect_refused(bad, {"quant_policy", "3"}, [](PipelineConfig& c) { c.quant_policy = 3; });
+}
+
+class Sized final : public Checkpoint {
+ public:
+  explicit Sized(const Shape& shape) {
+    TensorInfo info;
+    info.name = "weight";
+    info.shape = shape;
+    add_info(std::move(info));
+  }
+  ConstTensorView tensor(size_t) const override { throw Error(ErrorCode::kInternal, "not asked for"); }
+  void drop(size_t) const override {}
+};
+
+TEST(Device, LargeModelsTakeActivationsInBytes) {
+  const Sized small({1000, 999'999}), large({1000, 1'000'000});
+  EXPECT_FALSE(takes_int8_activations("auto", small));
+  EXPECT_TRUE(takes_int8_activations("auto", large));
+  EXPECT_TRUE(takes_int8_activations("bfloat16", large));
+  EXPECT_FALSE(takes_int8_activations("float32", large));
 }
 
 TEST(Device, WhatThisBuildLacksIsNamed) {

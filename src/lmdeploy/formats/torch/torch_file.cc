@@ -232,7 +232,11 @@ class TorchReader {
                                   " at element ", offset, " of ", to_string(out.dtype));
     if (*bytes > storage.size())
       fail(out.name, cat("has ", found, ", more elements than its storage of ", storage.size(), " bytes"),
-           ErrorCode::kUnsupported);  // an expanded tensor: one element stands for many
+           ErrorCode::kUnsupported);
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (sizes[i] > 1 && strides[i] == 0)
+        fail(out.name, cat("has ", found, ": one element stands for many, which is not supported"),
+             ErrorCode::kUnsupported);
     const auto element = static_cast<size_t>(block_bytes(out.dtype));
     const std::optional<size_t> span = element_span(sizes, strides);
     const size_t room = storage.size() / element, begin = static_cast<size_t>(offset);
@@ -414,9 +418,6 @@ std::vector<TorchTensor> parse_torch(std::span<const std::byte> bytes, std::stri
     return TorchReader(pickle, where).tensors(pickle.root, storages);
   }
   if (starts_with(bytes, 0, "\x80") && starts_with(bytes, 2, kLegacyMagic)) return parse_legacy(bytes, where);
-  if (starts_with(bytes, 0, "version https://git-lfs"))
-    throw Error(ErrorCode::kInvalidData,
-                cat(where, ": a Git LFS pointer, not the file; fetch it with git lfs pull"));
   throw Error(ErrorCode::kInvalidData,
               cat(where, ": not a file of torch.save: neither a zip archive nor its older form"));
 }

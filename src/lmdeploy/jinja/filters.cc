@@ -79,12 +79,13 @@ Value indent(Interpreter&, Args& args) {
 }
 
 Value truncate(Interpreter&, Args& args) {
-  const std::string& text = args.text(0);
   const Int length = args.integer(1, 255), leeway = args.absent_or_none(4) ? 5 : args.integer(4);
   const std::string end = args.text(3, "...");
   const auto end_length = static_cast<Int>(count_code_points(end));
   if (length < end_length || leeway < 0) throw Failure("truncate: the length must hold the end mark");
-  if (static_cast<Int>(args[0].text().length) <= length + leeway) return args[0];
+  const std::optional<size_t> found = length_of(args[0]);
+  if (found && static_cast<Int>(*found) <= length + leeway) return args[0];  // a list as well as a text
+  const std::string& text = args.text(0);
   std::string kept = text.substr(0, byte_offset(text, static_cast<size_t>(length - end_length)));
   if (!args.flag(2, false)) kept = kept.substr(0, kept.rfind(' '));
   return Value(kept + end);

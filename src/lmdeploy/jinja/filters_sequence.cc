@@ -129,6 +129,7 @@ Value last(Interpreter& interpreter, Args& args) {
   const std::optional<size_t> size = length_of(args[0]);
   if (!size) throw Failure(cat("'", args[0].type_name(), "' object is not reversible"));
   if (*size == 0) return Value::undefined("No last item, sequence was empty.");
+  if (args[0].is_text()) return slice(args[0], Int{-1}, {}, {});
   return args[0].is_sequence() ? args[0].items().back() : items_of(interpreter, args[0]).back();
 }
 

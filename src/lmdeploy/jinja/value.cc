@@ -48,7 +48,7 @@ Iterator iterate_text(TextPtr text) {
     if (at == text->utf8.size()) return std::nullopt;
     const size_t bytes = decode_at(text->utf8, at).bytes;
     at += bytes;
-    return Value(text->utf8.substr(at - bytes, bytes), text->markup);
+    return Value(text->utf8.substr(at - bytes, bytes));  // iteration drops the markup, an index keeps it
   };
 }
 

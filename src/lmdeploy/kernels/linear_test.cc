@@ -217,29 +217,6 @@ TEST_P(LinearKindTest, NaNAndInfinityStayInTheirTokens) {
   expect_bit_equal(got.view().slice_rows(2, 7), clean.view().slice_rows(2, 7));
 }
 
-// The largest integers of both sides in every column: no sum inside the kernels may saturate.
-TEST_P(LinearKindTest, ExtremeIntegersDoNotSaturate) {
-  const auto& [backend, dtype] = GetParam();
-  LMD_REQUIRE_BACKEND(backend);
-  if (!is_quantized(dtype)) GTEST_SKIP() << "no integers";
-  for (const uint8_t bits : {0x00, 0x7f, 0x80, 0xff}) {
-    Rng rng(31);
-    const Tensor weight = random_weight(rng, dtype, 16, 256, bits);
-    const TestTensor x(dtype_of(backend), 14, 256);
-    for (int64_t t = 0; t < 14; ++t)
-      for (int64_t k = 0; k < 256; ++k)
-        x.view().set(t, k, t % 3 == 0 ? 1 : t % 3 == 1 ? -1 : k % 2 == 0 ? 1 : -1);  // 127 or -127 in bytes
-    const TestTensor want(DType::kF64, 14, 16), got(dtype_of(backend), 14, 16), total(DType::kF64, 14, 16);
-    ref_kernels().linear(want, x, *pack(ref_kernels(), weight));
-    ref_kernels().linear(total, absolute(x), *pack(ref_kernels(), magnitudes(weight)));
-    kernels_of(backend).linear(got, x, *pack(kernels_of(backend), weight));
-    SCOPED_TRACE(static_cast<int>(bits));
-    expect_close(got, want, [&](int64_t t, int64_t n, double v) {
-      return linear_bound(256, total.at(t, n), v) + store_error(backend, v);
-    });
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Kinds, LinearKindTest,
                          ::testing::Combine(::testing::ValuesIn(linear_backends()),
                                             ::testing::ValuesIn(kWeightKinds)),
@@ -310,6 +287,37 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearInt8Test,
                          ::testing::Combine(::testing::ValuesIn(kInt8Backends),
                                             ::testing::ValuesIn(kInt8Kinds), ::testing::ValuesIn(kInt8Cases)),
                          int8_case_name);
+
+class LinearIntegersTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
+
+// The largest integers of both sides in every column: no sum inside the kernels may saturate.
+TEST_P(LinearIntegersTest, ExtremeOnesDoNotSaturate) {
+  const auto& [backend, dtype] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  for (const uint8_t bits : {0x00, 0x7f, 0x80, 0xff}) {
+    Rng rng(31);
+    const Tensor weight = random_weight(rng, dtype, 16, 256, bits);
+    const TestTensor x(dtype_of(backend), 14, 256);
+    for (int64_t t = 0; t < 14; ++t)
+      for (int64_t k = 0; k < 256; ++k)
+        x.view().set(t, k, t % 3 == 0 ? 1 : t % 3 == 1 ? -1 : k % 2 == 0 ? 1 : -1);  // 127 or -127 in bytes
+    const TestTensor want(DType::kF64, 14, 16), got(dtype_of(backend), 14, 16), total(DType::kF64, 14, 16);
+    ref_kernels().linear(want, x, *pack(ref_kernels(), weight));
+    ref_kernels().linear(total, absolute(x), *pack(ref_kernels(), magnitudes(weight)));
+    kernels_of(backend).linear(got, x, *pack(kernels_of(backend), weight));
+    SCOPED_TRACE(static_cast<int>(bits));
+    expect_close(got, want, [&](int64_t t, int64_t n, double v) {
+      return linear_bound(256, total.at(t, n), v) + store_error(backend, v);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LinearIntegersTest,
+                         ::testing::Combine(::testing::ValuesIn(linear_backends()),
+                                            ::testing::ValuesIn(kInt8Kinds)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
 
 class StackedPartsTest : public ::testing::TestWithParam<Backend> {};
 

@@ -14,6 +14,7 @@
 #include "../models/random_family.h"
 #include "../models/random_llama.h"
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/core/mapped_file.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/models/model_plan.h"
@@ -25,18 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kTokens = 27;
-
-template <typename Call>
-void expect_error(ErrorCode code, const std::vector<std::string>& parts, const Call& call) {
-  try {
-    call();
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
-    for (const std::string& part : parts)
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();
-  }
-}
 
 /// The same checkpoint with all tensors in `dtype`.
 MemoryCheckpoint in_dtype(const MemoryCheckpoint& source, DType dtype) {

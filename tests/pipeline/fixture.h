@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "../models/random_llama.h"
-#include "lmdeploy/pipeline/expect_error.h"
+#include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/pipeline/pipeline.h"
 #include "text_models.h"
 

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/formats/checkpoint.h"
-#include "lmdeploy/pipeline/expect_error.h"
 
 namespace lmdeploy {
 namespace {
@@ -16,7 +16,7 @@ PipelineConfig config_with(const std::function<void(PipelineConfig&)>& change) {
   return config;
 }
 
-void expect_refused(ErrorCode code, std::initializer_list<const char*> words,
+void expect_refused(ErrorCode code, const std::vector<std::string>& words,
                     const std::function<void(PipelineConfig&)>& change) {
   expect_error(code, words, [&] { check_config(config_with(change)); });
 }

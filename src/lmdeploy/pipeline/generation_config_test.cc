@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lmdeploy/pipeline/expect_error.h"
+#include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/pipeline/pipeline.h"
 
 namespace lmdeploy {

@@ -1,6 +1,6 @@
 #include "lmdeploy/pipeline/messages.h"
 
-#include "lmdeploy/pipeline/expect_error.h"
+#include "lmdeploy/core/expect_error.h"
 
 namespace lmdeploy {
 namespace {

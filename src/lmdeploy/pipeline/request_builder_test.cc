@@ -1,6 +1,6 @@
 #include "lmdeploy/pipeline/request_builder.h"
 
-#include "lmdeploy/pipeline/expect_error.h"
+#include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/pipeline/scripted_tokenizer.h"
 
 namespace lmdeploy {

@@ -7,23 +7,12 @@
 #include <vector>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/formats/turbomind/ini.h"
 #include "lmdeploy/formats/turbomind/yaml.h"
 
 namespace lmdeploy {
 namespace {
-
-template <typename Call>
-void expect_error(ErrorCode code, const std::vector<std::string>& parts, const Call& call) {
-  try {
-    call();
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
-    for (const std::string& part : parts)
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();
-  }
-}
 
 // As the documents show it, for a model of 4 heads of 16.
 const std::string kModel =

@@ -22,6 +22,8 @@ PROPERTIES = {  # name -> predicate on a one-character string
     # Python turns a final capital sigma into U+03C2; these two say what "final" looks at.
     "kCaseIgnorable": lambda c: ("A" + c + "\u03a3").lower()[-1] == "\u03c2" and (c + "\u03a3").lower()[-1] != "\u03c2",
     "kCased": lambda c: (c + "\u03a3").lower()[-1] == "\u03c2",
+    "kIdentifierStart": str.isidentifier,
+    "kIdentifierPart": lambda c: ("a" + c).isidentifier(),
 }
 
 

@@ -163,7 +163,22 @@ class Grammar:
             "list|join('|')", "safe|upper", "escape|replace('&', '+')", "trim|length|string", "sort|join", "unique|join", "e|e", "escape ~ '<'",
             f"default({t})", "wordcount|string")
 
+    def number_spec(self):
+        """What may stand between the colon or "%" and the type."""
+        return "".join([self.pick("", "", "+", "-", " "), self.pick("", "", "#"), self.pick("", "0"), self.pick("", "1", "7", "8", "9", "20"),
+                        self.pick("", "", ".0", ".1", ".3", ".8")])
+
+    def one_format(self, depth):
+        value = self.expression(self.pick("int", "float", "float", "bool", "str"), depth - 1)
+        if self.chance(0.4):
+            return f"{'%' + self.number_spec() + self.pick(*'diueEfFgGxXoscra')!r} % ({value},)"
+        align = self.pick("", "", "<", ">", "^", "=", "*<", "é^", "0=", "->")
+        spec = self.number_spec().replace(".", self.pick("", "", ",", "_") + ".", 1)
+        return f"{'{:' + align + spec + self.pick('', *'deEfFgGn%xXobcs') + '}'!r}.format({value})"
+
     def format(self, depth):
+        if self.chance(0.3):
+            return self.one_format(depth)
         values = ", ".join(self.expression(self.pick("int", "float", "str", "int", "bool", "none"), depth - 1)
                            for _ in range(self.pick(1, 1, 1, 2)))
         if self.chance(0.5):

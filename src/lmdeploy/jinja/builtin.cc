@@ -18,6 +18,10 @@ class BoundMethod final : public Object {
   BoundMethod(Value self, const Builtin& method) : Object(self), self_(std::move(self)), method_(method) {}
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   bool callable() const override { return true; }
+  bool equals(const Object& other) const override {
+    const auto* const method = dynamic_cast<const BoundMethod*>(&other);
+    return method != nullptr && &method->method_ == &method_ && method->self_.same_object(self_);
+  }
   Value call(Interpreter& interpreter, Arguments arguments) override {
     interpreter.budget().charge_reading(self_);
     arguments.positional.insert(arguments.positional.begin(), self_);

@@ -167,6 +167,8 @@ Value Interpreter::attribute(const Value& value, std::string_view name) {
   if (std::optional<Value> method = find_method(value, name)) return *method;
   if (value.is_dict()) {
     if (const Value* found = value.dict().find(name)) return *found;
+  } else if (value.is_sequence()) {
+    if (const Value* found = value.named_item(name)) return *found;
   } else if (value.is_object()) {
     if (std::optional<Value> found = value.object().attribute(*this, name)) return *found;
   }

@@ -23,24 +23,7 @@ class Generator final : public Object {
   std::shared_ptr<Iterator> iterator_;
 };
 
-// One group of groupby: a pair with names.
-class Group final : public Object {
- public:
-  explicit Group(const Value& pair) : Object(pair), pair_(pair) {}
-  std::string_view type_name() const override { return "tuple"; }
-  void print(std::string& out, int depth) const override { append_repr(out, pair_, depth); }
-  std::optional<Value> attribute(Interpreter&, std::string_view name) override {
-    if (name == "grouper") return pair_.items()[0];
-    return name == "list" ? std::optional(pair_.items()[1]) : std::nullopt;
-  }
-  Iterator iterate() override { return jinja::iterate(pair_); }
-  std::optional<size_t> size() const override { return 2; }
-  bool indexed() const override { return true; }
-  Value item(size_t index) const override { return pair_.items()[index]; }
-
- private:
-  Value pair_;  // grouper, list
-};
+constexpr std::string_view kGroupNames[] = {"grouper", "list"};
 
 // An attribute argument: "a.b.0" or a number; nothing for none.
 using Path = std::vector<Value>;
@@ -197,17 +180,14 @@ Value group_by(Interpreter& interpreter, Args& args) {
       members.push_back(sorted[end].second);
     if (members.empty()) members.push_back(sorted[end++].second);  // a key that does not equal itself: NaN
     const Value grouper = real_key(members[0]);
-    groups.push_back(
-        ObjectPtr(std::make_shared<Group>(Value::tuple({grouper, Value::list(std::move(members))}))));
+    groups.push_back(Value::tuple({grouper, Value::list(std::move(members))}, kGroupNames));
   }
   return Value::list(std::move(groups));
 }
 
 bool is_hashable(const Value& value) {
   if (value.is_list() || value.is_dict()) return false;
-  if (value.type_name() != "tuple") return true;  // a group of groupby is one too
-  const std::vector<Value> items = to_vector(value);
-  return std::all_of(items.begin(), items.end(), is_hashable);
+  return !value.is_tuple() || std::all_of(value.items().begin(), value.items().end(), is_hashable);
 }
 
 Value unique(Interpreter& interpreter, Args& args) {

@@ -18,7 +18,8 @@ constexpr int kMaxPrecision = 1000;  // digits of a float
 struct Spec {
   char32_t fill = ' ';
   char align = 0;  // '<', '>', '^', '=' or the kind's own
-  char sign = '-';
+  char sign = 0;   // '+', '-' or ' '
+  bool no_negative_zero = false;
   bool alternate = false;  // "0x" in front of hexadecimal
   int width = 0;
   char grouping = 0;  // ',' or '_'
@@ -54,55 +55,121 @@ std::string in_base(Int value, unsigned base, bool upper) {
   return digits;
 }
 
-// printf's e, f and g agree with Python's, but for the spelling of the exponent's limits, which are equal
-// too.
-std::string float_digits(double value, char type, int precision) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return "inf";
-  const char format[] = {'%', '.', '*', type, '\0'};
-  const int size = std::snprintf(nullptr, 0, format, precision, value);
+// printf's e and f agree with Python's, but for the spelling of the exponent's limits, which are equal too.
+std::string fixed_digits(double value, char type, int precision, bool alternate) {
+  const bool upper = type < 'a';
+  if (std::isnan(value)) return upper ? "NAN" : "nan";
+  if (std::isinf(value)) return upper ? "INF" : "inf";
+  const std::string format = cat(alternate ? "%#" : "%", ".*", type);
+  const int size = std::snprintf(nullptr, 0, format.c_str(), precision, value);
   std::string out(static_cast<size_t>(size) + 1, '\0');
-  std::snprintf(out.data(), out.size(), format, precision, value);
+  std::snprintf(out.data(), out.size(), format.c_str(), precision, value);
   out.pop_back();
   return out;
 }
 
-std::string group_digits(std::string digits, char separator) {
-  const size_t whole = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  for (size_t i = whole; i > 3; i -= 3) digits.insert(i - 3, 1, separator);
+// 'g' by `letter` 'e' or 'E': so many significant digits, with an exponent below -4 and from `exponent_from`.
+// (printf's own loses digits of "%#g" where rounding makes a number longer.)
+std::string general_digits(double value, char letter, int digits, int exponent_from, bool alternate) {
+  std::string text = fixed_digits(value, letter, digits - 1, alternate), tail;
+  if (!std::isfinite(value)) return text;
+  const size_t mark = text.find(letter);
+  const int exponent = std::atoi(text.c_str() + mark + 1);
+  if (exponent < -4 || exponent >= exponent_from) {
+    tail = text.substr(mark);
+    text.resize(mark);
+  } else {
+    text = fixed_digits(value, 'f', digits - 1 - exponent, alternate);
+  }
+  if (!alternate && text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  return text + tail;
+}
+
+// No type: repr(), or as 'g', but still seen to be a float ("100.0") and with an exponent a digit earlier.
+std::string untyped_digits(double value, const Spec& spec) {
+  const int digits = std::max(spec.precision, 1);
+  std::string out =
+      spec.precision < 0 ? float_text(value) : general_digits(value, 'e', digits, digits - 1, spec.alternate);
+  if (!std::isfinite(value) || out.find('.') != std::string::npos) return out;
+  const size_t exponent = out.find('e');
+  if (exponent == std::string::npos) return out + ".0";
+  return spec.alternate ? out.insert(exponent, ".") : out;
+}
+
+// A number as it is padded and grouped: sign and "0x", whole digits, the rest.
+struct NumberText {
+  std::string lead, digits, rest;
+};
+
+std::string float_body(double number, const Spec& spec) {
+  if (spec.type == 0) return untyped_digits(number, spec);
+  const int precision = spec.precision < 0 ? 6 : spec.precision;
+  if (spec.type == '%') return fixed_digits(number * 100, 'f', precision, spec.alternate) + "%";
+  if ((spec.type | 0x20) != 'g' && spec.type != 'n')
+    return fixed_digits(number, spec.type, precision, spec.alternate);
+  const int digits = std::max(precision, 1);
+  return general_digits(number, spec.type == 'G' ? 'E' : 'e', digits, digits, spec.alternate);
+}
+
+std::string integer_body(Int value, const Spec& spec) {
+  const unsigned base = spec.type == 'o' ? 8 : spec.type == 'b' ? 2 : (spec.type | 0x20) == 'x' ? 16 : 10;
+  std::string digits = in_base(value, base, spec.type == 'X');
+  if (spec.precision > static_cast<int>(digits.size()))  // only "%.5d" can say so
+    digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
   return digits;
 }
 
-// Digits without sign.
-std::string number_body(const Value& value, const Spec& spec) {
+NumberText number_text(const Value& value, const Spec& spec) {
   const char type = spec.type;
-  if (value.is_integral() && (type == 0 || type == 'd' || type == 'n'))
-    return in_base(value.as_int(), 10, false);
-  if (value.is_integral() && std::string_view("xXob").find(type) != std::string_view::npos) {
-    const unsigned base = type == 'o' ? 8 : type == 'b' ? 2 : 16;
-    const std::string prefix = spec.alternate ? std::string("0") + type : std::string();
-    return prefix + in_base(value.as_int(), base, type == 'X');
-  }
-  const double number = std::abs(value.as_double());
-  const int precision = spec.precision < 0 ? 6 : spec.precision;
-  if (type == '%') return float_digits(number * 100, 'f', precision) + "%";
-  if (type == 0 && spec.precision < 0) return float_text(number);
-  if (type == 0) return float_digits(number, 'g', precision);
-  if (std::string_view("eEfFgG").find(type) != std::string_view::npos)
-    return float_digits(number, type, precision);
-  throw Failure(cat("Unknown format code '", type, "' for object of type '", value.type_name(), "'"));
+  const bool whole =
+      value.is_integral() && (type == 0 || std::string_view("dnxXob").find(type) != std::string_view::npos);
+  if (!whole && type != 0 && std::string_view("eEfFgGn%").find(type) == std::string_view::npos)
+    throw Failure(cat("Unknown format code '", type, "' for object of type '", value.type_name(), "'"));
+  std::string body =
+      whole ? integer_body(value.as_int(), spec) : float_body(std::abs(value.as_double()), spec);
+  bool negative = value.is_float() ? std::signbit(value.as_double()) : value.as_int() < 0;
+  if (spec.no_negative_zero && std::isfinite(value.as_double()) &&
+      body.find_first_of("123456789") == std::string::npos)
+    negative = false;
+  NumberText out;
+  const bool signed_always = spec.sign == '+' || spec.sign == ' ';
+  out.lead = negative ? "-" : signed_always ? std::string(1, spec.sign) : std::string();
+  const bool prefixed =
+      whole && spec.alternate && std::string_view("xXob").find(type) != std::string_view::npos;
+  if (type != 0 && prefixed) out.lead += std::string("0") + type;
+  const char* const kDigits = "0123456789abcdefABCDEF";
+  const size_t end = std::min(body.find_first_not_of(whole ? kDigits : "0123456789"), body.size());
+  out.digits = body.substr(0, end);
+  out.rest = body.substr(end);
+  return out;
 }
 
-std::string pad(const std::string& sign, const std::string& body, const Spec& spec, char own_align) {
-  const size_t length = count_code_points(sign) + count_code_points(body);
+// Separators between groups, counted from the right; zeros in front until there are at least `min_width`
+// characters, none of which is a separator that begins the number.
+std::string group_digits(std::string_view digits, const Spec& spec, size_t min_width) {
+  const size_t group =
+      std::string_view("xXob").find(spec.type) != std::string_view::npos && spec.type != 0 ? 4 : 3;
+  std::string reversed;
+  for (size_t i = 0; i < digits.size() || reversed.size() < min_width; ++i) {
+    if (i > 0 && i % group == 0) reversed += spec.grouping;
+    reversed += i < digits.size() ? digits[digits.size() - 1 - i] : '0';
+  }
+  return {reversed.rbegin(), reversed.rend()};
+}
+
+std::string pad(const std::string& lead, const std::string& body, const Spec& spec, char own_align) {
+  const size_t length = count_code_points(lead) + count_code_points(body);
   const auto width = static_cast<size_t>(spec.width);
-  if (length >= width) return sign + body;
+  if (length >= width) return lead + body;
   const size_t missing = width - length;
   const char align = spec.align == 0 ? own_align : spec.align;
   const size_t before = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
-  std::string out = align == '=' ? sign : std::string();
+  std::string out = align == '=' ? lead : std::string();
   for (size_t i = 0; i < before; ++i) append_utf8(out, spec.fill);
-  if (align != '=') out += sign;
+  if (align != '=') out += lead;
   out += body;
   for (size_t i = before; i < missing; ++i) append_utf8(out, spec.fill);
   return out;
@@ -120,24 +187,50 @@ std::string character(const Value& value) {
 
 std::string format_number(const Value& value, const Spec& spec) {
   if (spec.type == 'c' && value.is_integral()) return pad("", character(value), spec, '>');
-  const bool negative = value.is_float() ? std::signbit(value.as_double()) : value.as_int() < 0;
-  const std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
-  std::string body = number_body(value, spec);
-  if (spec.grouping != 0) body = group_digits(std::move(body), spec.grouping);
-  return pad(sign, body, spec, '>');
+  NumberText text = number_text(value, spec);
+  if (spec.grouping != 0 && !text.digits.empty()) {  // not inf and nan
+    const bool fill_digits = spec.fill == U'0' && spec.align == '=';
+    const size_t others = text.lead.size() + text.rest.size();
+    const auto width = static_cast<size_t>(spec.width);
+    text.digits = group_digits(text.digits, spec, fill_digits && width > others ? width - others : 0);
+  }
+  return pad(text.lead, text.digits + text.rest, spec, '>');
+}
+
+// repr() with escapes for all that is not ASCII.
+std::string ascii(const Value& value) {
+  const std::string text = repr(value);
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = decode_at(text, at);
+    char escape[12];
+    const char* const format = c.value < 0x100 ? "\\x%02x" : c.value < 0x10000 ? "\\u%04x" : "\\U%08x";
+    std::snprintf(escape, sizeof escape, format, static_cast<unsigned>(c.value));
+    out += c.value < 0x80 ? text.substr(at, 1) : escape;
+    at += c.bytes;
+  }
+  return out;
+}
+
+// str(), repr() or ascii(), by their letters in formats.
+std::string converted(const Value& value, char conversion) {
+  return conversion == 's' ? to_text(value) : conversion == 'r' ? repr(value) : ascii(value);
 }
 
 std::string cut(const std::string& text, int precision) {
   return precision < 0 ? text : text.substr(0, byte_offset(text, static_cast<size_t>(precision)));
 }
 
-Spec parse_spec(std::string_view text) {
+// `own_align`: '>' of numbers, '<' of text.
+Spec parse_spec(std::string_view text, char own_align) {
   Spec spec;
   const std::string_view whole = text;
+  bool filled = false;
   if (!text.empty()) {
     const CodePoint fill = decode_at(text, 0);
     std::string_view rest = text.substr(fill.bytes);
-    if (take_one_of(rest, "<>^=", spec.align)) {
+    filled = take_one_of(rest, "<>^=", spec.align);
+    if (filled) {
       spec.fill = fill.value;
       text = rest;
     } else {
@@ -146,16 +239,23 @@ Spec parse_spec(std::string_view text) {
   }
   take_one_of(text, "+- ", spec.sign);
   char mark = 0;
+  spec.no_negative_zero = take_one_of(text, "z", mark);
   spec.alternate = take_one_of(text, "#", mark);
-  if (take_one_of(text, "0", mark) && spec.align == 0) {
+  if (!filled && take_one_of(text, "0", mark)) {
     spec.fill = '0';
-    spec.align = '=';
+    if (spec.align == 0 && own_align == '>') spec.align = '=';
   }
   spec.width = take_number(text, kMaxWidth, "a width");
   take_one_of(text, ",_", spec.grouping);
-  if (take_one_of(text, ".", mark)) spec.precision = take_number(text, kMaxPrecision, "a precision");
+  if (take_one_of(text, ".", mark)) {
+    if (text.empty() || text[0] < '0' || text[0] > '9') throw Failure("Format specifier missing precision");
+    spec.precision = take_number(text, kMaxPrecision, "a precision");
+  }
   if (!text.empty()) take_one_of(text, text, spec.type);
   if (!text.empty()) throw Failure(cat("Invalid format specifier '", whole, "'"));
+  const std::string_view grouped = spec.grouping == '_' ? "deEfFgG%xXob" : "deEfFgG%";
+  if (spec.grouping != 0 && spec.type != 0 && grouped.find(spec.type) == std::string_view::npos)
+    throw Failure(cat("Cannot specify '", spec.grouping, "' with '", spec.type, "'."));
   return spec;
 }
 
@@ -185,7 +285,7 @@ class PercentFormatter {
     bool zero = false;
     for (char flag = 0; take_one_of(format, "-+ #0", flag);) {
       if (flag == '-') spec.align = '<';
-      if (flag == '+' || flag == ' ') spec.sign = flag;
+      if (flag == '+' || (flag == ' ' && spec.sign == 0)) spec.sign = flag;
       spec.alternate |= flag == '#';
       zero |= flag == '0';
     }
@@ -224,7 +324,7 @@ class PercentFormatter {
 
   std::string convert(const Value& value, char type, Spec spec, bool zero) {
     if (type == 's' || type == 'r' || type == 'a')
-      return pad("", cut(type == 's' ? to_text(value) : repr(value), spec.precision), spec, '>');
+      return pad("", cut(converted(value, type), spec.precision), spec, '>');
     if (type == 'c') {
       if (value.is_text() && value.text().length == 1) return pad("", value.utf8(), spec, '>');
       if (!value.is_integral()) throw Failure("%c requires int or char");
@@ -307,8 +407,9 @@ class BraceFormatter {
     text.remove_prefix(name_end);
     if (!text.empty() && text[0] == '!') {
       const char conversion = text.size() > 1 ? text[1] : '\0';
-      if (conversion != 's' && conversion != 'r') throw Failure("only !s and !r conversions are supported");
-      value = Value(conversion == 's' ? to_text(value) : repr(value));
+      if (conversion != 's' && conversion != 'r' && conversion != 'a')
+        throw Failure(cat("Unknown conversion specifier in '", text, "'"));
+      value = Value(converted(value, conversion));
       text.remove_prefix(2);
     }
     if (text.empty()) return format_value(value, {});
@@ -375,15 +476,20 @@ Value escaped_values(const Value& value) {
 
 std::string format_value(const Value& value, std::string_view spec_text) {
   if (spec_text.empty()) return to_text(value);
-  const Spec spec = parse_spec(spec_text);
+  const Spec spec = parse_spec(spec_text, value.is_text() ? '<' : '>');
   const bool as_integer =
       value.is_integral() &&
       (spec.type == 0 || std::string_view("dnxXobc").find(spec.type) != std::string_view::npos);
   if (as_integer && spec.precision >= 0) throw Failure("Precision not allowed in integer format specifier");
+  if (as_integer && spec.no_negative_zero)
+    throw Failure("Negative zero coercion (z) not allowed in format specifier with integer");
+  if (spec.type == 'c' && (spec.sign != 0 || spec.alternate))
+    throw Failure("Sign and alternate form (#) not allowed with integer format specifier 'c'");
   if (value.is_number()) return format_number(value, spec);  // True is 1 as soon as there is a spec
   if (!value.is_text())
     throw Failure(cat("unsupported format string passed to ", value.type_name(), ".__format__"));
-  if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.grouping != 0 || spec.sign != '-')
+  if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.grouping != 0 || spec.sign != 0 ||
+      spec.alternate || spec.no_negative_zero)
     throw Failure(cat("Unknown format code in '", spec_text, "' for object of type 'str'"));
   return pad("", cut(to_text(value), spec.precision), spec, '<');
 }

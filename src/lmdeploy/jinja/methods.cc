@@ -52,10 +52,8 @@ Value is_printable(Interpreter&, Args& args) {
 }
 Value is_identifier(Interpreter&, Args& args) {
   const std::string& text = args.text(0);
-  const bool digit_first = !text.empty() && is_class(decode_at(text, 0).value, CharClass::kDecimal);
-  return !digit_first && all_of(text, [](char32_t c) {
-    return c == '_' || is_class(c, CharClass::kAlpha) || is_class(c, CharClass::kDecimal);
-  });
+  return all_of_class(text, CharClass::kIdentifierPart) &&
+         is_class(decode_at(text, 0).value, CharClass::kIdentifierStart);
 }
 Value is_upper(Interpreter&, Args& args) { return is_cased_as(args.text(0), CharClass::kUpper); }
 Value is_lower(Interpreter&, Args& args) { return is_cased_as(args.text(0), CharClass::kLower); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/jinja/format.h"
@@ -80,6 +81,27 @@ Int power(Int base, Int exponent) {
   return result;
 }
 
+using Unsigned = unsigned __int128;
+Unsigned magnitude(Int value) {
+  return value < 0 ? -static_cast<Unsigned>(value) : static_cast<Unsigned>(value);
+}
+
+// The double nearest to a / b, also where a or b is no double.
+double true_divide(Int a, Int b) {
+  const Unsigned divisor = magnitude(b);
+  Unsigned quotient = magnitude(a) / divisor, rest = magnitude(a) % divisor;
+  int exponent = 0;
+  for (; quotient < Unsigned{1} << 55 && (quotient != 0 || rest != 0);
+       --exponent) {  // two bits below a double's
+    rest *= 2;
+    quotient = quotient * 2 + (rest >= divisor ? 1 : 0);
+    if (rest >= divisor) rest -= divisor;
+  }
+  if (rest != 0) quotient |= 1;  // not half way between two doubles
+  const double size = std::ldexp(static_cast<double>(quotient), exponent);
+  return (a < 0) != (b < 0) ? -size : size;
+}
+
 Value int_arithmetic(BinaryOp op, Int a, Int b) {
   Int result = 0;
   bool overflow = false;
@@ -96,7 +118,7 @@ Value int_arithmetic(BinaryOp op, Int a, Int b) {
       overflow = __builtin_mul_overflow(a, b, &result);
       break;
     case BinaryOp::kDivide:
-      return static_cast<double>(a) / static_cast<double>(b);
+      return true_divide(a, b);
     case BinaryOp::kFloorDivide:
     case BinaryOp::kModulo: {
       if (b == -1)
@@ -138,6 +160,23 @@ Value float_arithmetic(BinaryOp op, double a, double b) {
   if (a < 0 && b != std::floor(b)) throw Failure("a negative number to a fractional power is complex");
   if (a == 0 && b < 0) throw Failure("0.0 cannot be raised to a negative power");
   return std::pow(a, b);
+}
+
+// An integer against a float, both exact.
+std::partial_ordering order(Int a, double b) {
+  if (!(std::abs(b) < 0x1p126)) return 0.0 <=> b;
+  const auto whole = static_cast<Int>(b);  // towards zero
+  if (a != whole) return a < whole ? std::partial_ordering::less : std::partial_ordering::greater;
+  return 0.0 <=> b - static_cast<double>(whole);
+}
+
+std::partial_ordering order(const Value& a, const Value& b) {
+  if (a.is_float() && b.is_float()) return a.as_double() <=> b.as_double();
+  if (b.is_float()) return order(a.as_int(), b.as_double());
+  if (a.is_float()) return 0 <=> order(b.as_int(), a.as_double());
+  return a.as_int() < b.as_int()   ? std::partial_ordering::less
+         : a.as_int() > b.as_int() ? std::partial_ordering::greater
+                                   : std::partial_ordering::equivalent;
 }
 
 constexpr size_t kComparedBytesPerUnit = 256;  // memcmp is fast
@@ -230,10 +269,10 @@ void Budget::charge_reading(const Value& value) {
 
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.charge(1);
-  if (a.is_number() && b.is_number())
-    return a.is_float() || b.is_float() ? a.as_double() == b.as_double() : a.as_int() == b.as_int();
+  if (a.is_number() && b.is_number()) return order(a, b) == 0;
   if (a.is_text() && b.is_text()) return equal_texts(a.utf8(), b.utf8(), budget);
   if (a.same_object(b)) return true;
+  if (a.is_object() && b.is_object()) return a.object().equals(b.object());
   if (a.is_sequence() && b.is_sequence())
     return a.is_tuple() == b.is_tuple() && equal_items(a.items(), b.items(), budget);
   if (a.is_dict() && b.is_dict()) return equal_dicts(a.dict(), b.dict(), budget);
@@ -244,8 +283,7 @@ bool less(const Value& a, const Value& b, Budget& budget) {
   budget.charge(1);
   if (a.is_undefined()) fail_undefined(a);
   if (b.is_undefined()) fail_undefined(b);
-  if (a.is_number() && b.is_number())
-    return a.is_float() || b.is_float() ? a.as_double() < b.as_double() : a.as_int() < b.as_int();
+  if (a.is_number() && b.is_number()) return order(a, b) < 0;
   if (a.is_text() && b.is_text()) {
     budget.charge(std::min(a.utf8().size(), b.utf8().size()) / kComparedBytesPerUnit);
     return a.utf8() < b.utf8();

@@ -82,8 +82,6 @@ class JsonWriter {
       write_array(value.items(), level);
     else if (value.is_dict())
       write_object(value.dict(), level);
-    else if (value.type_name() == "tuple")  // a group of groupby
-      write_array(to_vector(value), level);
     else
       out_ += scalar(value);
   }

@@ -135,6 +135,15 @@ TEST(Jinja, CornersOfPython) {
        "12345678901234567890 20 -20 0"},
       {"{% for i in [1] %}a{% filter upper %}b{% break %}{% endfilter %}{% endfor %}", "a"},
       {"{{ [{'a': 1}]|groupby('a')|tojson }}", "[[1, [{\"a\": 1}]]]"},
+      {"{{ ([{'a': 2}, {'a': 1}]|groupby('a')|list)|sort }}", "[(1, [{'a': 1}]), (2, [{'a': 2}])]"},
+      {"{{ ([{'a': 2}]|groupby('a')|list)[0].grouper }} {{ 1 / 9007199254740993 }}",
+       "2 1.1102230246251564e-16"},
+      {"{{ 9007199254740993 == 9007199254740992.0 }} {{ 9007199254740992.0 < 9007199254740993 }}",
+       "False True"},
+      {"{% set d = {} %}{{ d.items == d.items }} {{ d.items == d.keys }} {{ d.items == {}.items }}",
+       "True False False"},
+      {"{{ 'ⅷ_1'.isidentifier() }} {{ '1a'.isidentifier() }} {{ ''.isidentifier() }}", "True False False"},
+      {"{{ 'b c '.split(none, 1) }} {{ ' b'.rsplit(none, 0) }}", "['b', 'c '] [' b']"},
       {"{{ ('a-b'|safe).partition('-') }}", "(Markup('a'), Markup('-'), Markup('b'))"},
       {"{{ ('ab'|escape)|list }}{{ ('ab'|escape)[0] is escaped }}{{ ('ab'|escape)|first is escaped }}",
        "['a', 'b']TrueFalse"},
@@ -159,6 +168,23 @@ TEST(Jinja, CornersOfPython) {
 }
 
 // Each of these would take hours, all memory or the whole stack.
+TEST(Jinja, NumberFormatsAsPythonHasThem) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ '{:08,}|{:010,}|{:07_}'.format(1, 2.5, 1) }}", "0,000,001|0,000,002.5|000_001"},
+      {"{{ '{:_x}|{:#06x}|{:#_b}'.format(74565, 255, 21) }}", "1_2345|0x00ff|0b1_0101"},
+      {"{{ '{:,}|{:08,}'.format(1e999, -1e999) }}", "inf|-0000inf"},
+      {"{{ '{:.3}|{:.5}|{:.1}|{:#.3}'.format(100.0, 100.0, 5.0, 1e9) }}", "1e+02|100.0|5e+00|1.00e+09"},
+      {"{{ '{:#g}|{:n}|{:z.1f}|{:F}'.format(999999.5, 1e-7, -0.01, 1e999) }}", "1.00000e+06|1e-07|0.0|INF"},
+      {"{{ '{:05}|{:<05}|{:*^7}|{!a}'.format('ab', 7, 'é', 'é') }}", "ab000|70000|***é***|'\\xe9'"},
+      {"{{ '%#06x|%.5d|%+ d|%a' % (255, -3, 4, '世') }}", "0x00ff|-00003|+4|'\\u4e16'"},
+  };
+  for (const auto& [source, expected] : cases) EXPECT_EQ(render(source), expected) << source;
+  for (const char* spec : {"{:,x}", "{:_c}", "{:.}", "{:+c}", "{:.2d}", "{:zd}", "{:q}", "{:5dd}"})
+    EXPECT_NE(error_of(cat("{{ '", spec, "'.format(5) }}")), "") << spec;
+  for (const char* spec : {"{:+}", "{:-}", "{:#}", "{:,}", "{:=5}", "{:d}"})
+    EXPECT_NE(error_of(cat("{{ '", spec, "'.format('ab') }}")), "") << spec;
+}
+
 TEST(Jinja, HostileTemplatesEndInAnError) {
   const std::string many(100'000, '(');
   const std::map<std::string, std::string> hostile = {

@@ -75,7 +75,7 @@ bool is_title_case(std::string_view text) {
 
 std::vector<std::string_view> split_on_space(std::string_view text, size_t max_splits, bool from_right) {
   std::vector<std::string_view> words = words_of(text);
-  if (words.size() <= max_splits || words.size() - max_splits < 2) return words;
+  if (words.size() <= max_splits) return words;
   const auto position = [&](std::string_view word) { return static_cast<size_t>(word.data() - text.data()); };
   if (from_right) {  // the first piece is all before the last max_splits words
     const size_t kept = words.size() - max_splits;

@@ -47,6 +47,10 @@ std::span<const CodePointRange> ranges_of(CharClass char_class) {
       return kCasedRanges;
     case CharClass::kCaseIgnorable:
       return kCaseIgnorableRanges;
+    case CharClass::kIdentifierStart:
+      return kIdentifierStartRanges;
+    case CharClass::kIdentifierPart:
+      return kIdentifierPartRanges;
   }
   return {};
 }

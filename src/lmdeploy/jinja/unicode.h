@@ -33,7 +33,9 @@ enum class CharClass {
   kLower,
   kTitle,
   kCased,
-  kCaseIgnorable
+  kCaseIgnorable,
+  kIdentifierStart,
+  kIdentifierPart
 };
 bool is_class(char32_t code_point, CharClass char_class);
 inline bool is_space(char32_t code_point) { return is_class(code_point, CharClass::kSpace); }

@@ -15,12 +15,12 @@ uint32_t checked_depth(uint32_t inner) {
   return inner + 1;
 }
 
-Value make_list(std::vector<Value> items, bool is_tuple) {
+Value make_list(std::vector<Value> items, bool is_tuple, std::span<const std::string_view> names = {}) {
   if (items.size() > kMaxItems) throw Failure(cat("a list of more than ", kMaxItems, " items"));
   uint32_t inner = 0;
   for (const Value& item : items) inner = std::max(inner, item.depth());
   auto list = std::make_shared<List>();
-  *list = {std::move(items), is_tuple, checked_depth(inner)};
+  *list = {std::move(items), is_tuple, names, checked_depth(inner)};
   return ListPtr(std::move(list));
 }
 
@@ -87,7 +87,9 @@ Value::Value(std::string utf8, bool markup) {
 }
 
 Value Value::list(std::vector<Value> items) { return make_list(std::move(items), /*is_tuple=*/false); }
-Value Value::tuple(std::vector<Value> items) { return make_list(std::move(items), /*is_tuple=*/true); }
+Value Value::tuple(std::vector<Value> items, std::span<const std::string_view> names) {
+  return make_list(std::move(items), /*is_tuple=*/true, names);
+}
 Value Value::undefined(std::string message) {
   return Undefined{std::make_shared<const std::string>(std::move(message))};
 }
@@ -95,6 +97,11 @@ Value Value::undefined(std::string message) {
 bool Value::is_list() const { return is_sequence() && !std::get<ListPtr>(data_)->is_tuple; }
 bool Value::is_tuple() const { return is_sequence() && std::get<ListPtr>(data_)->is_tuple; }
 const std::vector<Value>& Value::items() const { return std::get<ListPtr>(data_)->items; }
+const Value* Value::named_item(std::string_view name) const {
+  const List& list = *std::get<ListPtr>(data_);
+  const auto found = std::find(list.names.begin(), list.names.end(), name);
+  return found == list.names.end() ? nullptr : &list.items[static_cast<size_t>(found - list.names.begin())];
+}
 
 bool Value::same_object(const Value& other) const {
   const auto address = [](const Value& value) -> const void* {

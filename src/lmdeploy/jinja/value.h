@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -60,6 +61,8 @@ class Object {
  public:
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
+  /// Of another object; an object always equals itself.
+  virtual bool equals(const Object&) const { return false; }
   /// Appends str() of the object; `depth` counts the values around it (namespaces may be cyclic).
   virtual void print(std::string& out, int depth) const;
   virtual std::optional<Value> attribute(Interpreter& interpreter, std::string_view name);
@@ -102,7 +105,8 @@ class Value {
   Value(Undefined undefined) : data_(std::move(undefined)) {}         // NOLINT
   Value(std::vector<Value> items) : Value(list(std::move(items))) {}  // NOLINT
   static Value list(std::vector<Value> items);
-  static Value tuple(std::vector<Value> items);
+  /// `names` of a named tuple's items; they outlive the value.
+  static Value tuple(std::vector<Value> items, std::span<const std::string_view> names = {});
   static Value undefined(std::string message);
   static Value size(size_t value) { return Int{static_cast<int64_t>(value)}; }
 
@@ -130,6 +134,8 @@ class Value {
   const std::string& utf8() const { return text().utf8; }
   bool is_markup() const { return is_text() && text().markup; }
   const std::vector<Value>& items() const;
+  /// An item of a named tuple; null when it has no such name.
+  const Value* named_item(std::string_view name) const;
   const Dict& dict() const { return *std::get<DictPtr>(data_); }
   const DictPtr& dict_ptr() const { return std::get<DictPtr>(data_); }
   Object& object() const { return *std::get<ObjectPtr>(data_); }
@@ -154,6 +160,7 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
+  std::span<const std::string_view> names;  // of a named tuple
   uint32_t depth = 1;
 };
 

@@ -27,6 +27,8 @@ constexpr std::array kInfo = {
     DTypeInfo{DType::kQ5_0, "q5_0", 32, 22},    DTypeInfo{DType::kQ5_1, "q5_1", 32, 24},
     DTypeInfo{DType::kQ8_0, "q8_0", 32, 34},    DTypeInfo{DType::kQ4_K, "q4_k", 256, 144},
     DTypeInfo{DType::kQ5_K, "q5_k", 256, 176},  DTypeInfo{DType::kQ6_K, "q6_k", 256, 210},
+    DTypeInfo{DType::kU4G32, "u4_g32", 32, 24}, DTypeInfo{DType::kU4G128, "u4_g128", 128, 72},
+    DTypeInfo{DType::kU5G32, "u5_g32", 32, 40}, DTypeInfo{DType::kI8G64, "i8_g64", 64, 72},
 };
 
 const DTypeInfo& info(DType dtype) {

@@ -1,4 +1,4 @@
-// Element types: plain numbers, and the block-quantised kinds of GGUF files.
+// Element types: plain numbers, the block-quantised kinds of GGUF files, and integers in groups.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,9 @@
 namespace lmdeploy {
 
 /// A quantised kind stores block_size() consecutive elements of a row in block_bytes() bytes; its layouts are
-/// those of ggml (ggml-common.h, `block_q4_0` ...).
+/// those of ggml (ggml-common.h, `block_q4_0` ...), but for integers in groups, what AWQ, GPTQ and their like
+/// hold: {f32 scale, i32 zero, integers}, w = scale * (integer - zero) in f32. kU4: nibbles, element 2 i in
+/// the low half of byte i; kU5 (values 0 .. 31): a byte each; kI8: signed bytes.
 enum class DType : uint8_t {
   kF64,
   kF32,
@@ -30,9 +32,13 @@ enum class DType : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
+  kU4G32,
+  kU4G128,
+  kU5G32,
+  kI8G64,
 };
 
-/// Elements in one block: 1 for plain numbers, 32 or 256 for quantised kinds.
+/// Elements in one block: 1 for plain numbers, 32 to 256 for quantised kinds.
 int64_t block_size(DType dtype);
 /// Bytes of one block (of one element for plain numbers).
 int64_t block_bytes(DType dtype);
@@ -40,6 +46,8 @@ int64_t block_bytes(DType dtype);
 int64_t row_bytes(DType dtype, int64_t num_elements);
 
 inline bool is_quantized(DType dtype) { return dtype >= DType::kQ4_0; }
+/// Integers in groups: a kind that no GGUF file holds.
+inline bool is_integer_group(DType dtype) { return dtype >= DType::kU4G32; }
 /// The kinds weights are computed in; 8-bit floats are not among them: without their scales they mean
 /// nothing.
 inline bool is_float(DType dtype) { return dtype <= DType::kBF16; }

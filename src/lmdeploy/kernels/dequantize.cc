@@ -1,5 +1,5 @@
-// Any float or quantised kind to f32. Products are exact (at most 11 bits of d, 7 of a scale and 6 of an
-// integer), so that a compiler that fuses them with the sum changes nothing.
+// Any float or quantised kind to f32. Where a sum follows, the products are exact (at most 11 bits of d, 7 of
+// a scale and 6 of an integer), so that a compiler that fuses them with the sum changes nothing.
 #include <cstring>
 
 #include "lmdeploy/core/error.h"
@@ -44,7 +44,7 @@ void dequantize_block(const QuantKind& kind, const QuantBlock& block, int64_t si
     const float scale = block.scale(kind, group);
     const float min = kind.has_min ? block.min(kind, group) : 0;
     for (int64_t j = i; j < i + kind.group; ++j) {
-      const float product = scale * static_cast<float>(block.q[static_cast<size_t>(j)]);
+      const float product = scale * static_cast<float>(block.q[static_cast<size_t>(j)] - block.zero);
       dst[j] = kind.has_min ? product + min : product;  // adding 0 would turn -0 into 0
     }
   }

@@ -9,14 +9,27 @@
 namespace lmdeploy {
 namespace {
 
-constexpr QuantKind kQ4_0 = {.bits = 4, .bias = 8, .group = 32, .has_min = false, .k_scales = false};
-constexpr QuantKind kQ4_1 = {.bits = 4, .bias = 0, .group = 32, .has_min = true, .k_scales = false};
-constexpr QuantKind kQ5_0 = {.bits = 5, .bias = 16, .group = 32, .has_min = false, .k_scales = false};
-constexpr QuantKind kQ5_1 = {.bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = false};
-constexpr QuantKind kQ8_0 = {.bits = 8, .bias = 0, .group = 32, .has_min = false, .k_scales = false};
-constexpr QuantKind kQ4_K = {.bits = 4, .bias = 0, .group = 32, .has_min = true, .k_scales = true};
-constexpr QuantKind kQ5_K = {.bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = true};
-constexpr QuantKind kQ6_K = {.bits = 6, .bias = 32, .group = 16, .has_min = false, .k_scales = true};
+constexpr QuantKind kQ4_0 = {
+    .bits = 4, .bias = 8, .group = 32, .has_min = false, .k_scales = false, .has_zero = false};
+constexpr QuantKind kQ4_1 = {
+    .bits = 4, .bias = 0, .group = 32, .has_min = true, .k_scales = false, .has_zero = false};
+constexpr QuantKind kQ5_0 = {
+    .bits = 5, .bias = 16, .group = 32, .has_min = false, .k_scales = false, .has_zero = false};
+constexpr QuantKind kQ5_1 = {
+    .bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = false, .has_zero = false};
+constexpr QuantKind kQ8_0 = {
+    .bits = 8, .bias = 0, .group = 32, .has_min = false, .k_scales = false, .has_zero = false};
+constexpr QuantKind kQ4_K = {
+    .bits = 4, .bias = 0, .group = 32, .has_min = true, .k_scales = true, .has_zero = false};
+constexpr QuantKind kQ5_K = {
+    .bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = true, .has_zero = false};
+constexpr QuantKind kQ6_K = {
+    .bits = 6, .bias = 32, .group = 16, .has_min = false, .k_scales = true, .has_zero = false};
+constexpr QuantKind integer_group(int bits, int group) {
+  return {.bits = bits, .bias = 0, .group = group, .has_min = false, .k_scales = false, .has_zero = true};
+}
+constexpr QuantKind kU4G32 = integer_group(4, 32), kU4G128 = integer_group(4, 128);
+constexpr QuantKind kU5G32 = integer_group(5, 32), kI8G64 = integer_group(8, 64);
 
 uint8_t byte_at(const std::byte* p, int i) { return static_cast<uint8_t>(p[i]); }
 
@@ -98,6 +111,17 @@ void read_q6_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
   block.d = f16_at(p, 208);
 }
 
+// {f32 scale, i32 zero, integers}: nibbles or bytes.
+void read_integer_group(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
+  std::memcpy(&block.wide_scale, p, sizeof(float));
+  std::memcpy(&block.zero, p + 4, sizeof(int32_t));
+  p += 8;
+  for (int i = 0; i < kind.group; ++i) {
+    const int stored = kind.bits == 4 ? byte_at(p, i / 2) >> (i % 2 * 4) & 15 : byte_at(p, i);
+    block.q[static_cast<size_t>(i)] = static_cast<int8_t>(stored);
+  }
+}
+
 }  // namespace
 
 const QuantKind& quant_kind(DType dtype) {
@@ -118,6 +142,14 @@ const QuantKind& quant_kind(DType dtype) {
       return kQ5_K;
     case DType::kQ6_K:
       return kQ6_K;
+    case DType::kU4G32:
+      return kU4G32;
+    case DType::kU4G128:
+      return kU4G128;
+    case DType::kU5G32:
+      return kU5G32;
+    case DType::kI8G64:
+      return kI8G64;
     default:
       break;
   }
@@ -125,6 +157,7 @@ const QuantKind& quant_kind(DType dtype) {
 }
 
 float QuantBlock::scale(const QuantKind& kind, int group) const {
+  if (kind.has_zero) return wide_scale;
   const float step = to_float(d);
   return kind.k_scales ? step * static_cast<float>(scales[static_cast<size_t>(group)]) : step;
 }
@@ -137,7 +170,9 @@ float QuantBlock::min(const QuantKind& kind, int group) const {
 QuantBlock read_quant_block(DType dtype, const std::byte* bytes) {
   const QuantKind& kind = quant_kind(dtype);
   QuantBlock block{};
-  if (dtype == DType::kQ6_K) {
+  if (kind.has_zero) {
+    read_integer_group(kind, bytes, block);
+  } else if (dtype == DType::kQ6_K) {
     read_q6_k(kind, bytes, block);
   } else if (kind.k_scales) {
     read_q45_k(kind, bytes, block);

@@ -1,4 +1,4 @@
-// One quantised block taken apart: the only place that knows ggml's bit layouts.
+// One quantised block taken apart: the only place that knows the bit layouts.
 #pragma once
 
 #include <array>
@@ -10,14 +10,15 @@
 
 namespace lmdeploy {
 
-/// How the elements of a quantised kind are made from integers: w = scale * q (+ min), where scale and min
-/// hold for `group` consecutive elements.
+/// How the elements of a quantised kind are made from integers: w = scale * q (+ min), or scale * (q - zero);
+/// all but q hold for `group` consecutive elements.
 struct QuantKind {
   int bits;       // of a stored integer
   int bias;       // q = stored integer - bias
   int group;      // elements
   bool has_min;   // there is a min
   bool k_scales;  // scale = d * scales[g], min = -(dmin * mins[g]); else scale = d, min = dmin
+  bool has_zero;  // scale = wide_scale, and there is a zero
 };
 /// `dtype` must be quantised.
 const QuantKind& quant_kind(DType dtype);
@@ -29,12 +30,14 @@ struct QuantBlock {
   std::array<uint8_t, 16> mins;   // k_scales with a min
   F16 d;
   F16 dmin;
+  float wide_scale;  // has_zero only, as zero
+  int zero;          // -128 .. 256
 
   float scale(const QuantKind& kind, int group) const;
   float min(const QuantKind& kind, int group) const;
 };
 QuantBlock read_quant_block(DType dtype, const std::byte* block);
-/// dst[0 .. size) in f32, as ggml rounds: one product, then one sum.
+/// dst[0 .. size) in f32, as ggml rounds: one product, then one sum; (q - zero) is exact.
 void dequantize_block(const QuantKind& kind, const QuantBlock& block, int64_t size, float* dst);
 
 }  // namespace lmdeploy

@@ -80,9 +80,10 @@ inline std::string problem_of(Backend backend) {
   return cpu_isa_available(isa) ? "" : cat("this processor lacks ", isa);
 }
 
-inline constexpr std::array kWeightKinds = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
-                                            DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                                            DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+inline constexpr std::array kWeightKinds = {DType::kF32,    DType::kF16,   DType::kBF16, DType::kQ4_0,
+                                            DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1, DType::kQ8_0,
+                                            DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K, DType::kU4G32,
+                                            DType::kU4G128, DType::kU5G32, DType::kI8G64};
 
 /// More threads than this machine may have: pieces must come out the same whoever runs them.
 inline std::shared_ptr<ThreadPool> test_threads() {
@@ -186,6 +187,18 @@ inline Tensor index_tensor(DType dtype, const std::vector<int64_t>& values) {
   return t;
 }
 
+/// Gives a block of random integers a scale and a zero.
+inline void set_integer_group(Rng& rng, DType dtype, uint8_t* block) {
+  const int half = dtype == DType::kI8G64 ? 128 : dtype == DType::kU5G32 ? 16 : 8;  // of the range
+  const auto scale = static_cast<float>((0.5 + rng.uniform()) / half * (rng.below(8) == 0 ? -1 : 1));
+  const auto zero = static_cast<int32_t>(rng.below(static_cast<uint64_t>(half) + 1)) +
+                    (dtype == DType::kI8G64 ? -64 : half / 2);
+  std::memcpy(block, &scale, sizeof(scale));
+  std::memcpy(block + 4, &zero, sizeof(zero));
+  if (dtype == DType::kU5G32)
+    for (size_t i = 0; i < 32; ++i) block[8 + i] &= 31;
+}
+
 /// Random weights [rows, cols] of any kind. Blocks are random bits with scales that make weights of about 1.
 inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
                             std::optional<uint8_t> all_bits = std::nullopt) {
@@ -197,6 +210,12 @@ inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
   }
   for (size_t i = 0; i < t.bytes(); ++i)
     t.span<uint8_t>()[i] = all_bits.value_or(static_cast<uint8_t>(rng.bits()));
+  const auto step = static_cast<size_t>(block_bytes(dtype));
+  if (is_integer_group(dtype)) {
+    for (size_t at = 0; at < t.bytes(); at += step)
+      set_integer_group(rng, dtype, t.span<uint8_t>().data() + at);
+    return t;
+  }
   const bool is_k = block_size(dtype) == 256;
   const bool has_min =
       dtype == DType::kQ4_1 || dtype == DType::kQ5_1 || dtype == DType::kQ4_K || dtype == DType::kQ5_K;
@@ -205,7 +224,6 @@ inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
     const F16 half = to_f16(static_cast<float>(value));
     std::memcpy(p, &half, sizeof(half));
   };
-  const auto step = static_cast<size_t>(block_bytes(dtype));
   for (size_t at = 0; at < t.bytes(); at += step) {
     uint8_t* block = t.span<uint8_t>().data() + at;
     const double d = (0.5 + rng.uniform()) / (is_k ? 512 : dtype == DType::kQ8_0 ? 128 : 16);

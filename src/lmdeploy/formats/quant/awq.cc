@@ -15,23 +15,26 @@ struct Awq {
   int64_t in, out, group_size;
 };
 
-void decode(const Awq& awq, const Checkpoint& base, float* weight) {
-  const int64_t words = awq.out / 8;
+void decode(const Awq& awq, DType dtype, const Checkpoint& base, std::byte* weight) {
+  const int64_t words = awq.out / 8, groups = awq.in / awq.group_size;
   const auto* q = base.tensor(awq.qweight).row<uint32_t>(0);
   const auto* zeros = base.tensor(awq.qzeros).row<uint32_t>(0);
   const std::vector<float> scales = floats_of(base.tensor(awq.scales));
+  std::vector<IntegerRow> rows(8, IntegerRow(awq.in, groups));
   for (int64_t j = 0; j < words; ++j) {
-    for (int n = 0; n < 8; ++n) {
-      const int64_t o = 8 * j + kColumn[static_cast<size_t>(n)];
-      const int shift = 4 * n;
-      for (int64_t k = 0, group = 0; k < awq.in; ++group) {
-        const int zero = static_cast<int>(zeros[group * words + j] >> shift & 15);
-        const float scale = scales[static_cast<size_t>(group * awq.out + o)];
-        for (const int64_t end = k + awq.group_size; k < end; ++k)
-          weight[o * awq.in + k] =
-              static_cast<float>(static_cast<int>(q[k * words + j] >> shift & 15) - zero) * scale;
+    for (size_t n = 0; n < 8; ++n) {
+      const size_t shift = 4 * n;
+      const int64_t o = 8 * j + kColumn[n];
+      for (int64_t g = 0; g < groups; ++g) {
+        rows[n].zeros[static_cast<size_t>(g)] = static_cast<int32_t>(zeros[g * words + j] >> shift & 15);
+        rows[n].scales[static_cast<size_t>(g)] = scales[static_cast<size_t>(g * awq.out + o)];
       }
     }
+    for (int64_t k = 0; k < awq.in; ++k)  // a word holds an input of all eight rows
+      for (size_t n = 0; n < 8; ++n)
+        rows[n].q[static_cast<size_t>(k)] = static_cast<int16_t>(q[k * words + j] >> 4 * n & 15);
+    for (size_t n = 0; n < 8; ++n)
+      rows[n].write(dtype, awq.group_size, weight + (8 * j + kColumn[n]) * row_bytes(dtype, awq.in));
   }
 }
 
@@ -52,8 +55,10 @@ Recipe awq_recipe(QuantModule module, const QuantConfig& config) {
   module.expect(awq.scales, kScaleTypes, {groups, awq.out});
   awq.group_size = module.group_size(awq.scales, awq.in, groups, config);
   module.expect(awq.qzeros, {DType::kI32}, {groups, awq.out / 8});
-  return module.recipe(awq.qweight, cat(module.prefix(), ".weight"), {awq.out, awq.in},
-                       [awq](const Checkpoint& base, float* weight) { decode(awq, base, weight); });
+  const DType dtype = integer_kind(4, awq.group_size, awq.in);
+  return module.recipe(
+      awq.qweight, cat(module.prefix(), ".weight"), dtype, {awq.out, awq.in},
+      [awq, dtype](const Checkpoint& base, std::byte* weight) { decode(awq, dtype, base, weight); });
 }
 
 }  // namespace lmdeploy

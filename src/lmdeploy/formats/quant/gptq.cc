@@ -15,12 +15,34 @@ struct Gptq {
   int zero_offset;
 };
 
-void decode(const Gptq& gptq, const Checkpoint& base, float* weight) {
+// Inputs of a group lie together.
+void decode(const Gptq& gptq, DType dtype, const Checkpoint& base, std::byte* weight) {
+  const auto* q = base.tensor(gptq.qweight).row<uint32_t>(0);
+  const auto* zeros = base.tensor(gptq.qzeros).row<uint32_t>(0);
+  const int64_t zero_words = gptq.out * gptq.bits / 32;
+  const int sign = gptq.bits == 8 ? 128 : 0;  // 8 bits are kept as signed ones
+  const std::vector<float> scales = floats_of(base.tensor(gptq.scales));
+  IntegerRow row(gptq.in, gptq.groups);
+  for (int64_t o = 0; o < gptq.out; ++o) {
+    for (int64_t g = 0; g < gptq.groups; ++g) {
+      const int zero = packed_integer(zeros + g * zero_words, 1, o, gptq.bits) + gptq.zero_offset;
+      row.zeros[static_cast<size_t>(g)] = zero - sign;
+      row.scales[static_cast<size_t>(g)] = scales[static_cast<size_t>(g * gptq.out + o)];
+    }
+    for (int64_t k = 0; k < gptq.in; ++k)
+      row.q[static_cast<size_t>(k)] =
+          static_cast<int16_t>(packed_integer(q + o, gptq.out, k, gptq.bits) - sign);
+    row.write(dtype, gptq.group_size, weight + o * row_bytes(dtype, gptq.in));
+  }
+}
+
+// Each input has a group of its own choice ("act-order").
+void decode_in_any_order(const Gptq& gptq, const Checkpoint& base, float* weight) {
   const auto* q = base.tensor(gptq.qweight).row<uint32_t>(0);
   const auto* zeros = base.tensor(gptq.qzeros).row<uint32_t>(0);
   const int64_t zero_words = gptq.out * gptq.bits / 32;
   const std::vector<float> scales = floats_of(base.tensor(gptq.scales));
-  const auto groups = input_groups(base, gptq.g_idx, gptq.in, gptq.group_size, gptq.groups);
+  const auto groups = input_groups(base, *gptq.g_idx, gptq.in, gptq.groups);
   std::vector<int> zero(static_cast<size_t>(gptq.groups));
   for (int64_t o = 0; o < gptq.out; ++o) {
     for (int64_t g = 0; g < gptq.groups; ++g)
@@ -68,8 +90,13 @@ Recipe gptq_recipe(QuantModule module, const QuantConfig& config) {
   gptq.group_size = module.group_size(gptq.scales, gptq.in, gptq.groups, config);
   module.expect(gptq.qzeros, {DType::kI32}, {gptq.groups, gptq.out * gptq.bits / 32});
   if (gptq.g_idx) module.expect(*gptq.g_idx, {DType::kI32}, {gptq.in});
-  return module.recipe(gptq.qweight, cat(module.prefix(), ".weight"), {gptq.out, gptq.in},
-                       [gptq](const Checkpoint& base, float* weight) { decode(gptq, base, weight); });
+  const bool in_order = !gptq.g_idx || groups_in_order(module.view(*gptq.g_idx), gptq.group_size);
+  const DType dtype = in_order ? integer_kind(gptq.bits, gptq.group_size, gptq.in) : DType::kF32;
+  return module.recipe(gptq.qweight, cat(module.prefix(), ".weight"), dtype, {gptq.out, gptq.in},
+                       [gptq, dtype, in_order](const Checkpoint& base, std::byte* weight) {
+                         if (in_order) return decode(gptq, dtype, base, weight);
+                         decode_in_any_order(gptq, base, reinterpret_cast<float*>(weight));
+                       });
 }
 
 }  // namespace lmdeploy

@@ -11,26 +11,30 @@
 namespace lmdeploy {
 namespace {
 
-constexpr std::array<float, 16> kE2M1 = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
-                                         -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+constexpr int kZero = 12;
+// 2 * e2m1 + kZero; -0 becomes 0.
+constexpr std::array<int16_t, 16> kIntegers = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 constexpr int64_t kBlock = 32, kBlockBytes = 16;
 
 float scale_of(uint8_t code) {
-  return code == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, code - 127);
+  return code == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(0.5f, code - 127);
 }
 
-void decode(const Checkpoint& base, size_t blocks, size_t scales, float* out) {
+void decode(const Checkpoint& base, size_t blocks, size_t scales, std::byte* out) {
   const ConstTensorView scale_view = base.tensor(scales);
   const auto* bytes = base.tensor(blocks).row<uint8_t>(0);
   const auto* codes = scale_view.row<uint8_t>(0);
   const int64_t count = scale_view.rows() * scale_view.cols();
+  IntegerRow row(kBlock, 1);
+  row.zeros[0] = kZero;
   for (int64_t b = 0; b < count; ++b) {
-    const float scale = scale_of(codes[b]);
-    for (int64_t i = 0; i < kBlockBytes; ++i) {
-      const uint8_t pair = bytes[b * kBlockBytes + i];
-      out[b * kBlock + 2 * i] = kE2M1[pair & 15] * scale;
-      out[b * kBlock + 2 * i + 1] = kE2M1[pair >> 4] * scale;
+    row.scales[0] = scale_of(codes[b]);
+    for (size_t i = 0; i < kBlockBytes; ++i) {
+      const uint8_t pair = bytes[static_cast<size_t>(b * kBlockBytes) + i];
+      row.q[2 * i] = kIntegers[pair & 15];
+      row.q[2 * i + 1] = kIntegers[pair >> 4];
     }
+    row.write(DType::kU5G32, kBlock, out + b * block_bytes(DType::kU5G32));
   }
 }
 
@@ -50,8 +54,8 @@ Recipe mxfp4_recipe(QuantModule module, const QuantConfig&) {
   dims.pop_back();
   dims.back() *= kBlock;
   return module.recipe(
-      blocks, module.prefix() + ".weight", Shape(dims),
-      [blocks, scales](const Checkpoint& base, float* out) { decode(base, blocks, scales, out); });
+      blocks, module.prefix() + ".weight", DType::kU5G32, Shape(dims),
+      [blocks, scales](const Checkpoint& base, std::byte* out) { decode(base, blocks, scales, out); });
 }
 
 }  // namespace lmdeploy

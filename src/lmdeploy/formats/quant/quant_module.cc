@@ -1,6 +1,7 @@
 #include "lmdeploy/formats/quant/quant_module.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -70,18 +71,48 @@ int64_t QuantModule::group_size(size_t tensor, int64_t num_inputs, int64_t group
            divides ? "" : cat(", which does not divide the ", num_inputs, " inputs of the module")));
 }
 
-Recipe QuantModule::recipe(size_t main, const std::string& name, const Shape& shape,
-                           std::function<void(const Checkpoint&, float*)> make) const {
+Recipe QuantModule::recipe(size_t main, const std::string& name, DType dtype, const Shape& shape,
+                           std::function<void(const Checkpoint&, std::byte*)> make) const {
   Recipe out;
   out.info = info(main);
   out.info.name = name;
-  out.info.dtype = DType::kF32;
+  out.info.dtype = dtype;
   out.info.shape = shape;
   out.sources = sources_;
-  out.make = [make = std::move(make)](const Checkpoint& base, std::byte* bytes) {
-    make(base, reinterpret_cast<float*>(bytes));
-  };
+  out.make = std::move(make);
   return out;
+}
+
+DType integer_kind(int bits, int64_t group_size, int64_t num_inputs) {
+  const auto fits = [&](DType dtype) {
+    return group_size % block_size(dtype) == 0 && num_inputs % block_size(dtype) == 0;
+  };
+  if (bits == 8) return fits(DType::kI8G64) ? DType::kI8G64 : DType::kF32;
+  if (bits == 5) return fits(DType::kU5G32) ? DType::kU5G32 : DType::kF32;
+  if (fits(DType::kU4G128)) return DType::kU4G128;
+  return fits(DType::kU4G32) ? DType::kU4G32 : DType::kF32;
+}
+
+void IntegerRow::write(DType dtype, int64_t group_size, std::byte* out) const {
+  const int64_t size = dtype == DType::kF32 ? group_size : block_size(dtype);
+  const auto num_inputs = static_cast<int64_t>(q.size());
+  for (int64_t begin = 0; begin < num_inputs; begin += size) {
+    const auto group = static_cast<size_t>(begin / group_size);
+    const int16_t* const from = q.data() + begin;
+    if (dtype == DType::kF32) {
+      auto* const values = reinterpret_cast<float*>(out) + begin;
+      for (int64_t k = 0; k < std::min(size, num_inputs - begin); ++k)
+        values[k] = static_cast<float>(from[k] - zeros[group]) * scales[group];
+      continue;
+    }
+    std::byte* const block = out + begin / size * block_bytes(dtype);
+    std::memcpy(block, &scales[group], sizeof(float));
+    std::memcpy(block + 4, &zeros[group], sizeof(int32_t));
+    const bool nibbles = dtype == DType::kU4G32 || dtype == DType::kU4G128;
+    for (int64_t k = 0; nibbles && k < size; k += 2)
+      block[8 + k / 2] = static_cast<std::byte>(from[k] | from[k + 1] << 4);
+    for (int64_t k = 0; !nibbles && k < size; ++k) block[8 + k] = static_cast<std::byte>(from[k]);
+  }
 }
 
 std::vector<float> floats_of(ConstTensorView tensor) {
@@ -98,21 +129,24 @@ std::vector<float> floats_of(ConstTensorView tensor) {
   return out;
 }
 
-std::vector<int32_t> input_groups(const Checkpoint& checkpoint, std::optional<size_t> g_idx,
-                                  int64_t num_inputs, int64_t group_size, int64_t groups) {
-  std::vector<int32_t> out(static_cast<size_t>(num_inputs));
-  const int32_t* stored = g_idx ? checkpoint.tensor(*g_idx).row<int32_t>(0) : nullptr;
+std::vector<int32_t> input_groups(const Checkpoint& checkpoint, size_t g_idx, int64_t num_inputs,
+                                  int64_t groups) {
+  const int32_t* stored = checkpoint.tensor(g_idx).row<int32_t>(0);
   for (int64_t k = 0; k < num_inputs; ++k) {
-    const int64_t group = stored == nullptr ? k / group_size : stored[k];
-    if (group < 0 || group >= groups) {
-      const TensorInfo& info = checkpoint.tensors()[*g_idx];
-      throw Error(ErrorCode::kInvalidData,
-                  cat("load ", info.file, ": tensor ", quote(info.name), " has ", group, " at ", k,
-                      ", expected a group from 0 to ", groups - 1));
-    }
-    out[static_cast<size_t>(k)] = static_cast<int32_t>(group);
+    if (stored[k] >= 0 && stored[k] < groups) continue;
+    const TensorInfo& info = checkpoint.tensors()[g_idx];
+    throw Error(ErrorCode::kInvalidData,
+                cat("load ", info.file, ": tensor ", quote(info.name), " has ", stored[k], " at ", k,
+                    ", expected a group from 0 to ", groups - 1));
   }
-  return out;
+  return {stored, stored + num_inputs};
+}
+
+bool groups_in_order(ConstTensorView g_idx, int64_t group_size) {
+  const int32_t* stored = g_idx.row<int32_t>(0);
+  for (int64_t k = 0; k < g_idx.dim(0); ++k)
+    if (stored[k] != k / group_size) return false;
+  return true;
 }
 
 }  // namespace lmdeploy

@@ -52,14 +52,32 @@ class QuantModule {
   int64_t group_size(size_t tensor, int64_t num_inputs, int64_t groups, const QuantConfig& config) const;
   [[noreturn]] void fail(size_t tensor, const std::string& what,
                          ErrorCode code = ErrorCode::kInvalidData) const;
-  /// An f32 tensor NAME made from what was found.
-  Recipe recipe(size_t main, const std::string& name, const Shape& shape,
-                std::function<void(const Checkpoint&, float*)> make) const;
+  /// A tensor NAME made from what was found.
+  Recipe recipe(size_t main, const std::string& name, DType dtype, const Shape& shape,
+                std::function<void(const Checkpoint&, std::byte*)> make) const;
 
  private:
   const TensorIndex& index_;
   std::string prefix_;
   std::vector<size_t> sources_;
+};
+
+/// Integers of `bits` bits (8: signed) in `group_size` inputs of a row of `num_inputs`: the kind that holds
+/// them as they are, or f32.
+DType integer_kind(int bits, int64_t group_size, int64_t num_inputs);
+
+/// One row of integers: scale * (q - zero), scale and zero for each run of `group_size` inputs.
+struct IntegerRow {
+  std::vector<int16_t> q;
+  std::vector<int32_t> zeros;
+  std::vector<float> scales;
+
+  IntegerRow(int64_t num_inputs, int64_t num_groups)
+      : q(static_cast<size_t>(num_inputs)),
+        zeros(static_cast<size_t>(num_groups)),
+        scales(static_cast<size_t>(num_groups)) {}
+  /// As a row of `dtype`, one that integer_kind() gave.
+  void write(DType dtype, int64_t group_size, std::byte* out) const;
 };
 
 constexpr std::initializer_list<DType> kScaleTypes = {DType::kF32, DType::kF16, DType::kBF16};
@@ -75,9 +93,11 @@ inline int packed_integer(const uint32_t* words, int64_t stride, int64_t n, int 
   if (shift + bits > 32) value |= words[(bit / 32 + 1) * stride] << (32 - shift);
   return static_cast<int>(value & ((1u << bits) - 1));
 }
-/// The group of each input: g_idx where it is stored (each from 0 to groups - 1), else k / group_size.
-std::vector<int32_t> input_groups(const Checkpoint& checkpoint, std::optional<size_t> g_idx,
-                                  int64_t num_inputs, int64_t group_size, int64_t groups);
+/// The stored group of each input. Throws Error(kInvalidData) for one that is not from 0 to groups - 1.
+std::vector<int32_t> input_groups(const Checkpoint& checkpoint, size_t g_idx, int64_t num_inputs,
+                                  int64_t groups);
+/// Input k is of group k / group_size.
+bool groups_in_order(ConstTensorView g_idx, int64_t group_size);
 
 // One function per format: the recipe of the module whose tensor with the format's suffix is there.
 Recipe awq_recipe(QuantModule module, const QuantConfig& config);         // .qweight

@@ -59,7 +59,6 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
       : DerivedCheckpoint(std::move(stored)) {
     weight_format_ = config.format;
     forget_quantization(config_.as_object());
-    left_out_.push_back(cat("weights are ", config.format, " in the files and f32 in memory"));
     std::vector<bool> used(base().tensors().size());
     std::vector<std::pair<size_t, Recipe>> recipes = find_recipes(config);
     for (const auto& [at, recipe] : recipes)
@@ -67,6 +66,7 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
     if (recipes.empty())
       throw Error(ErrorCode::kInvalidData, cat("open ", path_, ": ", config.where, " says ", config.format,
                                                ", but no tensor is stored so"));
+    say_what_is_widened(config, recipes);
     add_all(std::move(recipes), used);
   }
 
@@ -84,6 +84,15 @@ class QuantizedCheckpoint : public DerivedCheckpoint {
       }
     }
     return recipes;
+  }
+
+  void say_what_is_widened(const QuantConfig& config, const std::vector<std::pair<size_t, Recipe>>& recipes) {
+    const auto widened = std::count_if(recipes.begin(), recipes.end(), [](const auto& item) {
+      return item.second.info.dtype == DType::kF32;
+    });
+    if (widened == 0) return;
+    left_out_.push_back(cat(widened, " of ", recipes.size(), " weights are ", config.format,
+                            " in the files and f32 in memory"));
   }
 
   // In the order of the files.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -120,6 +121,55 @@ void add_gptq(Tensors& tensors, const std::string& name, const Codes& c, int zer
   tensors[name + ".scales"] = scales_by_group(c);
 }
 
+// Packed along the inputs of a row, values and zeros both moved up by half the range.
+void add_compressed(Tensors& tensors, const std::string& name, const Codes& c, bool symmetric) {
+  std::vector<std::vector<int32_t>> rows, zero_columns;
+  for (int64_t o = 0; o < c.out; ++o) {
+    std::vector<int> values;
+    for (int64_t k = 0; k < c.in; ++k) values.push_back(c.q_at(o, k));
+    rows.push_back(bit_stream(values, c.bits));
+  }
+  tensors[name + ".weight_packed"] = words_tensor(
+      {c.out, static_cast<int64_t>(rows[0].size())},
+      [&](int64_t o, int64_t j) { return rows[static_cast<size_t>(o)][static_cast<size_t>(j)]; });
+  tensors[name + ".weight_scale"] =
+      fill(DType::kF16, {c.out, c.groups()}, [&](int64_t o, int64_t g) { return c.scale_at(o, g); });
+  tensors[name + ".weight_shape"] =
+      fill(DType::kI64, {2}, [&](int64_t, int64_t i) { return static_cast<double>(i == 0 ? c.out : c.in); });
+  if (symmetric) return;
+  for (int64_t g = 0; g < c.groups(); ++g) {
+    std::vector<int> values;
+    for (int64_t o = 0; o < c.out; ++o) values.push_back(c.zero_at(o, g));
+    zero_columns.push_back(bit_stream(values, c.bits));
+  }
+  tensors[name + ".weight_zero_point"] = words_tensor(
+      {static_cast<int64_t>(zero_columns[0].size()), c.groups()},
+      [&](int64_t j, int64_t g) { return zero_columns[static_cast<size_t>(g)][static_cast<size_t>(j)]; });
+}
+
+std::string compressed_config(int64_t bits, const std::string& strategy, int64_t group) {
+  return cat(R"({"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
+      "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": )",
+             bits, R"(, "type": "int", "strategy": ")", strategy, R"(", "group_size": )", group, "}}}}");
+}
+
+// An element of a weight in f32 or in one of the kinds of integers in groups (dtype.h).
+float element(ConstTensorView view, int64_t o, int64_t k) {
+  if (view.dtype() == DType::kF32) return view.row<float>(o)[k];
+  const int64_t size = block_size(view.dtype()), within = k % size;
+  const std::byte* block = view.row_data(o) + k / size * block_bytes(view.dtype());
+  float scale = 0;
+  int32_t zero = 0;
+  std::memcpy(&scale, block, 4);
+  std::memcpy(&zero, block + 4, 4);
+  const auto byte_at = [&](int64_t i) { return static_cast<uint8_t>(block[8 + i]); };
+  int q = byte_at(view.dtype() == DType::kU5G32 ? within : 0);
+  if (view.dtype() == DType::kI8G64) q = static_cast<int8_t>(byte_at(within));
+  if (view.dtype() == DType::kU4G32 || view.dtype() == DType::kU4G128)
+    q = byte_at(within / 2) >> (within % 2 * 4) & 15;
+  return scale * static_cast<float>(q - zero);
+}
+
 class QuantizedTest : public testing::Test {
  protected:
   void write(const Tensors& tensors, std::string_view quantization = "") {
@@ -139,27 +189,27 @@ class QuantizedTest : public testing::Test {
       for (size_t i = 0; i < checkpoint->tensors().size(); ++i) checkpoint->tensor(i);
     });
   }
-  /// The tensor is f32 [out, in] and exactly this, also after drop().
-  void expect_weight(const std::string& name, int64_t out, int64_t in,
-                     const std::function<float(int64_t, int64_t)>& want) {
+  /// The tensor is [out, in] and exactly this, also after drop(). Returns its dtype.
+  DType expect_weight(const std::string& name, int64_t out, int64_t in,
+                      const std::function<float(int64_t, int64_t)>& want) {
     const auto checkpoint = open();
     EXPECT_EQ(checkpoint->config().as_object().if_contains("quantization_config"), nullptr);
     for (size_t i = 0; i < checkpoint->tensors().size(); ++i) {
       if (checkpoint->tensors()[i].name != name) continue;
-      EXPECT_EQ(checkpoint->tensors()[i].dtype, DType::kF32);
-      ASSERT_EQ(checkpoint->tensors()[i].shape, Shape({out, in}));
+      EXPECT_EQ(checkpoint->tensors()[i].shape, Shape({out, in}));
       for (int round = 0; round < 2; ++round) {
         const ConstTensorView view = checkpoint->tensor(i);
         for (int64_t o = 0; o < out; ++o)
-          for (int64_t k = 0; k < in; ++k) ASSERT_EQ(view.row<float>(o)[k], want(o, k)) << o << ", " << k;
+          for (int64_t k = 0; k < in; ++k) EXPECT_EQ(element(view, o, k), want(o, k)) << o << ", " << k;
         checkpoint->drop(i);
       }
-      return;
+      return checkpoint->tensors()[i].dtype;
     }
     ADD_FAILURE() << "no tensor " << name;
+    return DType::kF32;
   }
-  void expect_codes(const std::string& name, const Codes& c) {
-    expect_weight(name, c.out, c.in, [&](int64_t o, int64_t k) { return c.weight(o, k); });
+  DType expect_codes(const std::string& name, const Codes& c) {
+    return expect_weight(name, c.out, c.in, [&](int64_t o, int64_t k) { return c.weight(o, k); });
   }
 
   TempFolder folder_;
@@ -176,11 +226,12 @@ TEST_F(QuantizedTest, F61GroupSizesOfAwqAndGptqAreExact) {
     write(awq,
           cat(R"({"quant_method": "awq", "version": "gemm", "bits": 4, "zero_point": true, "group_size": )",
               said, "}"));
-    expect_codes("m.q.weight", codes);
+    const DType kept = group % 128 == 0 ? DType::kU4G128 : DType::kU4G32;
+    EXPECT_EQ(expect_codes("m.q.weight", codes), kept);
     add_gptq(gptq, "m.q", codes, 1);
     write(gptq, cat(R"({"quant_method": "gptq", "bits": 4, "sym": false, "desc_act": false, "group_size": )",
                     said, "}"));
-    expect_codes("m.q.weight", codes);
+    EXPECT_EQ(expect_codes("m.q.weight", codes), kept);
   }
 }
 
@@ -238,7 +289,7 @@ TEST_F(QuantizedTest, F61FinerGroupsAreNotWorse) {
     double error = 0;
     for (int64_t o = 0; o < c.out; ++o)
       for (int64_t k = 0; k < c.in; ++k)
-        error += std::pow(checkpoint->tensor(0).at(o, k) - w[static_cast<size_t>(o * c.in + k)], 2);
+        error += std::pow(element(checkpoint->tensor(0), o, k) - w[static_cast<size_t>(o * c.in + k)], 2);
     EXPECT_GE(error, last) << group;
     last = error;
   }
@@ -268,6 +319,41 @@ TEST_F(QuantizedTest, GptqOfEveryWidth) {
     write(tensors);  // the zeros tell the width
     expect_codes("m.q.weight", codes);
   }
+}
+
+TEST_F(QuantizedTest, WeightsOfIntegersStayAsNarrowAsTheyAre) {
+  const auto kind_of = [&](const Codes& codes, const std::string& config) {
+    Tensors tensors;
+    add_gptq(tensors, "m.q", codes, 1);
+    write(tensors, cat(R"({"quant_method": "gptq", )", config, "}"));
+    return expect_codes("m.q.weight", codes);
+  };
+  EXPECT_EQ(kind_of(random_codes(8, 128, 64, 8), R"("bits": 8, "group_size": 64)"), DType::kI8G64);
+  EXPECT_EQ(kind_of(random_codes(8, 128, 32, 8), R"("bits": 8, "group_size": 32)"), DType::kF32);
+  EXPECT_EQ(kind_of(random_codes(32, 128, 128, 3), R"("bits": 3, "group_size": 128)"), DType::kU4G128);
+  EXPECT_EQ(kind_of(random_codes(16, 96, 96, 2), R"("bits": 2, "group_size": -1)"), DType::kU4G32);
+  EXPECT_EQ(kind_of(random_codes(8, 96, 16, 4), R"("bits": 4, "group_size": 16)"), DType::kF32);
+  EXPECT_TRUE(open()->left_out() ==
+              std::vector<std::string>{"1 of 1 weights are gptq in the files and f32 in memory"});
+
+  Codes codes = random_codes(8, 128, 64, 8);
+  Tensors packed;
+  add_gptq(packed, "m.q", codes, 1);
+  Tensor g_idx(DType::kI32, {128});
+  for (size_t k = 0; k < 128; ++k) g_idx.span<int32_t>()[k] = static_cast<int32_t>(k / 64);
+  packed["m.q.g_idx"] = std::move(g_idx);
+  write(packed, R"({"quant_method": "gptq", "bits": 8, "group_size": 64})");
+  EXPECT_EQ(expect_codes("m.q.weight", codes), DType::kI8G64) << "groups in order";
+  EXPECT_TRUE(open()->left_out().empty());
+
+  Tensors compressed;
+  add_compressed(compressed, "m.q", codes, false);
+  write(compressed, compressed_config(8, "group", 64));
+  EXPECT_EQ(expect_codes("m.q.weight", codes), DType::kI8G64);
+  codes = random_codes(8, 128, 128, 4);
+  add_compressed(compressed, "m.q", codes, false);
+  write(compressed, compressed_config(4, "channel", 0));
+  EXPECT_EQ(expect_codes("m.q.weight", codes), DType::kU4G128);
 }
 
 TEST_F(QuantizedTest, GptqInActivationOrder) {
@@ -368,38 +454,6 @@ TEST_F(QuantizedTest, MissingAndMisshapenTensorsOfAModule) {
 }
 
 // ---- compressed-tensors
-
-// Packed along the inputs of a row, values and zeros both moved up by half the range.
-void add_compressed(Tensors& tensors, const std::string& name, const Codes& c, bool symmetric) {
-  std::vector<std::vector<int32_t>> rows, zero_columns;
-  for (int64_t o = 0; o < c.out; ++o) {
-    std::vector<int> values;
-    for (int64_t k = 0; k < c.in; ++k) values.push_back(c.q_at(o, k));
-    rows.push_back(bit_stream(values, c.bits));
-  }
-  tensors[name + ".weight_packed"] = words_tensor(
-      {c.out, static_cast<int64_t>(rows[0].size())},
-      [&](int64_t o, int64_t j) { return rows[static_cast<size_t>(o)][static_cast<size_t>(j)]; });
-  tensors[name + ".weight_scale"] =
-      fill(DType::kF16, {c.out, c.groups()}, [&](int64_t o, int64_t g) { return c.scale_at(o, g); });
-  tensors[name + ".weight_shape"] =
-      fill(DType::kI64, {2}, [&](int64_t, int64_t i) { return static_cast<double>(i == 0 ? c.out : c.in); });
-  if (symmetric) return;
-  for (int64_t g = 0; g < c.groups(); ++g) {
-    std::vector<int> values;
-    for (int64_t o = 0; o < c.out; ++o) values.push_back(c.zero_at(o, g));
-    zero_columns.push_back(bit_stream(values, c.bits));
-  }
-  tensors[name + ".weight_zero_point"] = words_tensor(
-      {static_cast<int64_t>(zero_columns[0].size()), c.groups()},
-      [&](int64_t j, int64_t g) { return zero_columns[static_cast<size_t>(g)][static_cast<size_t>(j)]; });
-}
-
-std::string compressed_config(int64_t bits, const std::string& strategy, int64_t group) {
-  return cat(R"({"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
-      "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": )",
-             bits, R"(, "type": "int", "strategy": ")", strategy, R"(", "group_size": )", group, "}}}}");
-}
 
 TEST_F(QuantizedTest, CompressedTensorsPacked) {
   for (const int64_t bits : {4, 8}) {
@@ -523,11 +577,11 @@ TEST_F(QuantizedTest, Mxfp4OfEveryCodeAndScale) {
   ASSERT_EQ(checkpoint->tensors().size(), 1u);
   EXPECT_EQ(checkpoint->tensors()[0].name, "m.experts.down_proj.weight");
   ASSERT_EQ(checkpoint->tensors()[0].shape, Shape({1, 254, 32}));
-  const ConstTensorView view = checkpoint->tensor(0);
+  const ConstTensorView view = ConstTensorView(checkpoint->tensor(0).data(), DType::kU5G32, {254, 32});
   for (int r = 0; r < 254; ++r)
     for (int c = 0; c < 32; ++c) {
       const double value = (c % 16 < 8 ? 1 : -1) * std::ldexp(kValues[c % 8], r - 127);
-      ASSERT_EQ(view.row<float>(r)[c], static_cast<float>(value)) << r << ", " << c;
+      ASSERT_EQ(element(view, r, c), static_cast<float>(value)) << r << ", " << c;
     }
   tensors["m.experts.down_proj_scales"] = golden_tensor(DType::kU8, {1, 253, 1}, 0);
   write(tensors);
@@ -547,6 +601,20 @@ Tensors w8a8() {
       fill(DType::kF32, {3, 1}, [](int64_t o, int64_t) { return 0.1 + static_cast<double>(o); });
   tensors["m.norm.weight"] = golden_tensor(DType::kF16, {4}, 0);
   return tensors;
+}
+
+TEST_F(QuantizedTest, SmoothQuantStaysInBytes) {
+  Tensors tensors;
+  tensors["m.q.weight"] =
+      bytes_tensor(DType::kI8, {3, 192}, [](size_t i) { return static_cast<int>(i * 23 % 256); });
+  tensors["m.q.scale"] =
+      fill(DType::kF32, {3, 1}, [](int64_t o, int64_t) { return 0.1 + static_cast<double>(o); });
+  write(tensors, R"({"quant_method": "smooth_quant", "quant_dtype": "int8"})");
+  const DType kept = expect_weight("m.q.weight", 3, 192, [](int64_t o, int64_t k) {
+    return static_cast<float>(static_cast<int8_t>((192 * o + k) * 23 % 256)) *
+           static_cast<float>(0.1 + static_cast<double>(o));
+  });
+  EXPECT_EQ(kept, DType::kI8G64);
 }
 
 TEST_F(QuantizedTest, SmoothQuantWithAndWithoutAConfig) {

@@ -24,15 +24,12 @@ std::array<float, 256> values_of(DType dtype) {
   std::array<float, 256> values{};
   for (size_t code = 0; code < values.size(); ++code) {
     const auto bits = static_cast<uint8_t>(code);
-    if (dtype == DType::kI8)
-      values[code] = static_cast<int8_t>(bits);
-    else
-      values[code] = dtype == DType::kF8E4M3 ? to_float(F8E4M3{bits}) : to_float(F8E5M2{bits});
+    values[code] = dtype == DType::kF8E4M3 ? to_float(F8E4M3{bits}) : to_float(F8E5M2{bits});
   }
   return values;
 }
 
-void decode(const Scaled& s, const Checkpoint& base, float* weight) {
+void decode_floats(const Scaled& s, const Checkpoint& base, float* weight) {
   const ConstTensorView codes = base.tensor(s.weight);
   const std::array<float, 256> values = values_of(codes.dtype());
   const std::vector<float> scales = floats_of(base.tensor(s.scale));
@@ -46,6 +43,23 @@ void decode(const Scaled& s, const Checkpoint& base, float* weight) {
       for (int64_t k = begin; k < std::min(s.in, begin + s.block_cols); ++k)
         weight[o * s.in + k] = (values[code[o * s.in + k]] - zero) * scale;
     }
+  }
+}
+
+void decode_integers(const Scaled& s, DType dtype, const Checkpoint& base, std::byte* weight) {
+  const auto* q = base.tensor(s.weight).row<int8_t>(0);
+  const std::vector<float> scales = floats_of(base.tensor(s.scale));
+  const int8_t* zeros = s.zero_point ? base.tensor(*s.zero_point).row<int8_t>(0) : nullptr;
+  const int64_t blocks = s.blocks_per_row();
+  IntegerRow row(s.in, blocks);
+  for (int64_t o = 0; o < s.out; ++o) {
+    const int64_t first_block = o / s.block_rows * blocks;
+    for (int64_t g = 0; g < blocks; ++g) {
+      row.zeros[static_cast<size_t>(g)] = zeros == nullptr ? 0 : zeros[first_block + g];
+      row.scales[static_cast<size_t>(g)] = scales[static_cast<size_t>(first_block + g)];
+    }
+    std::copy_n(q + o * s.in, s.in, row.q.begin());
+    row.write(dtype, s.block_cols, weight + o * row_bytes(dtype, s.in));
   }
 }
 
@@ -96,8 +110,13 @@ Recipe scaled_recipe(QuantModule module, const QuantConfig& config) {
                     config.block_rows, " x ", config.block_cols, " of the weight ", Shape{s.out, s.in}));
   s.zero_point = module.find(".weight_zero_point");
   if (s.zero_point) module.expect(*s.zero_point, {DType::kI8}, shape);
-  return module.recipe(s.weight, cat(module.prefix(), ".weight"), {s.out, s.in},
-                       [s](const Checkpoint& base, float* weight) { decode(s, base, weight); });
+  const bool integers = module.info(s.weight).dtype == DType::kI8;
+  const DType dtype = integers ? integer_kind(8, s.block_cols, s.in) : DType::kF32;
+  return module.recipe(s.weight, cat(module.prefix(), ".weight"), dtype, {s.out, s.in},
+                       [s, dtype, integers](const Checkpoint& base, std::byte* weight) {
+                         if (integers) return decode_integers(s, dtype, base, weight);
+                         decode_floats(s, base, reinterpret_cast<float*>(weight));
+                       });
 }
 
 }  // namespace lmdeploy

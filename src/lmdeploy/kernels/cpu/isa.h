@@ -12,14 +12,34 @@
 namespace lmdeploy::cpu {
 
 /// Kinds of packed weights and of cache elements, a DType for ISA code.
-enum class Kind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
+enum class Kind : int32_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kU4G32,
+  kU4G128,
+  kU5G32,
+  kI8G64
+};
 
 /// Kinds whose columns are masked out of 32-bit words where they lie: column k arrives as its integer times
 /// 16^(k % 8), or as it is where k % 8 is 7, and is multiplied with x divided by the same (exact above
 /// 2^-102).
-constexpr bool has_shifted_columns(Kind kind) { return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0; }
+constexpr bool has_shifted_columns(Kind kind) {
+  return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0 && kind != Kind::kI8G64;
+}
 /// Kinds with a term that does not depend on the integers, a min or a bias; it is multiplied with sums of x.
-constexpr bool needs_sums(Kind kind) { return has_shifted_columns(kind) && kind != Kind::kQ6_K; }
+constexpr bool needs_sums(Kind kind) {
+  return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0 && kind != Kind::kQ6_K;
+}
 
 /// Kinds of integers with scales.
 constexpr bool is_quantized(Kind kind) { return kind >= Kind::kQ4_0; }

@@ -30,6 +30,14 @@ const UnitLayout& unit_layout(DType dtype) {
       return kQ5_KUnit;
     case DType::kQ6_K:
       return kQ6_KUnit;
+    case DType::kU4G32:
+      return kU4G32Unit;
+    case DType::kU4G128:
+      return kU4G128Unit;
+    case DType::kU5G32:
+      return kU5G32Unit;
+    case DType::kI8G64:
+      return kI8G64Unit;
     default:
       break;
   }
@@ -66,12 +74,14 @@ void put_integers(std::byte* plane, int64_t lane, const uint8_t* q, int64_t colu
   }
 }
 
-void put_f16(std::byte* values, int64_t lane, F16 value) {
-  std::memcpy(values + lane * 2, &value, sizeof(value));
+template <typename T>
+void put(std::byte* values, int64_t lane, T value) {
+  std::memcpy(values + lane * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
-F16 get_f16(const std::byte* values, int64_t lane) {
-  F16 value;
-  std::memcpy(&value, values + lane * 2, sizeof(value));
+template <typename T>
+T get(const std::byte* values, int64_t lane) {
+  T value;
+  std::memcpy(&value, values + lane * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
 
@@ -79,18 +89,22 @@ void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int6
                const QuantBlock& block) {
   std::array<uint8_t, 256> q;
   for (size_t k = 0; k < static_cast<size_t>(u.columns); ++k)
-    q[k] = static_cast<uint8_t>(block.q[k] + kind.bias);  // Q8_0: two's complement, no bias
+    q[k] = static_cast<uint8_t>(block.q[k] + kind.bias);  // 8 bits: two's complement, no bias
   if (u.low_bits == 8) put_integers<8, 0>(unit, lane, q.data(), u.columns);
   if (u.low_bits == 4) put_integers<4, 0>(unit, lane, q.data(), u.columns);
   if (u.high_bits == 1) put_integers<1, 4>(unit + u.high, lane, q.data(), u.columns);
   if (u.high_bits == 2) put_integers<2, 4>(unit + u.high, lane, q.data(), u.columns);
+  if (kind.has_zero) {
+    put(unit + u.scale, lane, block.wide_scale);
+    return put(unit + u.zero, lane, to_f16(static_cast<float>(block.zero)));
+  }
   if (!kind.k_scales) {
-    put_f16(unit + u.scale, lane, block.d);
-    if (kind.has_min) put_f16(unit + u.min, lane, block.dmin);
+    put(unit + u.scale, lane, block.d);
+    if (kind.has_min) put(unit + u.min, lane, block.dmin);
     return;
   }
-  put_f16(unit + u.d, lane, block.d);
-  if (kind.has_min) put_f16(unit + u.dmin, lane, block.dmin);
+  put(unit + u.d, lane, block.d);
+  if (kind.has_min) put(unit + u.dmin, lane, block.dmin);
   for (int64_t g = 0; g < u.columns / u.group; ++g) {
     unit[u.scale + g * kPanelRows + lane] = static_cast<std::byte>(block.scales[static_cast<size_t>(g)]);
     if (kind.has_min)
@@ -105,8 +119,13 @@ QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind
     if (u.high_bits > 0) stored |= get_integer(unit + u.high, u.high_bits, lane, k) << u.low_bits;
     block.q[static_cast<size_t>(k)] = static_cast<int8_t>(static_cast<int>(stored) - kind.bias);
   }
-  block.d = get_f16(unit + (kind.k_scales ? u.d : u.scale), lane);
-  if (kind.has_min) block.dmin = get_f16(unit + (kind.k_scales ? u.dmin : u.min), lane);
+  if (kind.has_zero) {
+    block.wide_scale = get<float>(unit + u.scale, lane);
+    block.zero = static_cast<int>(to_float(get<F16>(unit + u.zero, lane)));
+    return block;
+  }
+  block.d = get<F16>(unit + (kind.k_scales ? u.d : u.scale), lane);
+  if (kind.has_min) block.dmin = get<F16>(unit + (kind.k_scales ? u.dmin : u.min), lane);
   for (int64_t g = 0; kind.k_scales && g < u.columns / u.group; ++g) {
     block.scales[static_cast<size_t>(g)] = static_cast<int8_t>(unit[u.scale + g * kPanelRows + lane]);
     if (kind.has_min)
@@ -182,6 +201,14 @@ Kind kind_of(DType dtype) {
       return Kind::kQ5_K;
     case DType::kQ6_K:
       return Kind::kQ6_K;
+    case DType::kU4G32:
+      return Kind::kU4G32;
+    case DType::kU4G128:
+      return Kind::kU4G128;
+    case DType::kU5G32:
+      return Kind::kU5G32;
+    case DType::kI8G64:
+      return Kind::kI8G64;
     default:
       break;
   }

@@ -3,10 +3,9 @@
 //
 // A panel is a run of units along the columns:
 //   f32, f16, bf16   a unit is one column: 16 values
-//   quantised        a unit is one block of each of the 16 rows, cut into planes; scales stay f16, and the
-//   6-bit ones
-//                    of the K kinds become bytes
-// Q8_0's integers are bytes in words of four columns: word 2i holds columns 8i, 8i + 2, 8i + 4 and 8i + 6 of
+//   quantised        a unit is one block of each of the 16 rows, cut into planes; scales stay as wide, but
+//                    the 6-bit ones of the K kinds become bytes
+// 8-bit integers are bytes in words of four columns: word 2i holds columns 8i, 8i + 2, 8i + 4 and 8i + 6 of
 // a row, word 2i + 1 those between. The others keep 4 low bits, 1 or 2 high bits, in planes of 32-bit words
 // [word][16]: a word holds 32 / bits columns of one row, column k at bit plane_bit(k, bits). So the low bits
 // of 8 columns lie in one word, each four bits above the one before, and their high bits at the same
@@ -29,7 +28,7 @@ constexpr int plane_bit(int64_t column, int bits) {
 /// Byte offsets in a unit; -1: the kind has no such plane.
 struct UnitLayout {
   int64_t columns;  // of a unit
-  int64_t group;    // columns that share a scale
+  int64_t group;    // columns of a partial sum; they share a scale
   int low_bits;     // the lower bits of each integer, at offset 0: 4, or 8 for Q8_0
   int high_bits;    // the rest, or 0
   int64_t high;     // plane of high bits
@@ -37,6 +36,7 @@ struct UnitLayout {
   int64_t min;      // [groups][16] u8 (K kinds), else [16] f16
   int64_t d;        // K kinds: [16] f16
   int64_t dmin;     // K kinds: [16] f16
+  int64_t zero;     // integers in groups: [16] f16, and the scale is [16] f32
   int64_t bytes;    // of a unit
 };
 
@@ -49,6 +49,7 @@ constexpr UnitLayout kQ4_0Unit = {.columns = 32,
                                   .min = -1,
                                   .d = -1,
                                   .dmin = -1,
+                                  .zero = -1,
                                   .bytes = 288};
 constexpr UnitLayout kQ4_1Unit = {.columns = 32,
                                   .group = 32,
@@ -59,6 +60,7 @@ constexpr UnitLayout kQ4_1Unit = {.columns = 32,
                                   .min = 288,
                                   .d = -1,
                                   .dmin = -1,
+                                  .zero = -1,
                                   .bytes = 320};
 constexpr UnitLayout kQ5_0Unit = {.columns = 32,
                                   .group = 32,
@@ -69,6 +71,7 @@ constexpr UnitLayout kQ5_0Unit = {.columns = 32,
                                   .min = -1,
                                   .d = -1,
                                   .dmin = -1,
+                                  .zero = -1,
                                   .bytes = 352};
 constexpr UnitLayout kQ5_1Unit = {.columns = 32,
                                   .group = 32,
@@ -79,6 +82,7 @@ constexpr UnitLayout kQ5_1Unit = {.columns = 32,
                                   .min = 352,
                                   .d = -1,
                                   .dmin = -1,
+                                  .zero = -1,
                                   .bytes = 384};
 constexpr UnitLayout kQ8_0Unit = {.columns = 32,
                                   .group = 32,
@@ -89,6 +93,7 @@ constexpr UnitLayout kQ8_0Unit = {.columns = 32,
                                   .min = -1,
                                   .d = -1,
                                   .dmin = -1,
+                                  .zero = -1,
                                   .bytes = 544};
 constexpr UnitLayout kQ4_KUnit = {.columns = 256,
                                   .group = 32,
@@ -99,6 +104,7 @@ constexpr UnitLayout kQ4_KUnit = {.columns = 256,
                                   .min = 2176,
                                   .d = 2304,
                                   .dmin = 2336,
+                                  .zero = -1,
                                   .bytes = 2368};
 constexpr UnitLayout kQ5_KUnit = {.columns = 256,
                                   .group = 32,
@@ -109,6 +115,7 @@ constexpr UnitLayout kQ5_KUnit = {.columns = 256,
                                   .min = 2688,
                                   .d = 2816,
                                   .dmin = 2848,
+                                  .zero = -1,
                                   .bytes = 2880};
 constexpr UnitLayout kQ6_KUnit = {.columns = 256,
                                   .group = 16,
@@ -119,6 +126,27 @@ constexpr UnitLayout kQ6_KUnit = {.columns = 256,
                                   .min = -1,
                                   .d = 3328,
                                   .dmin = -1,
+                                  .zero = -1,
                                   .bytes = 3360};
+
+/// `columns` integers of `bits` bits that share a scale and a zero.
+constexpr UnitLayout integer_group_unit(int64_t columns, int bits) {
+  const int low_bits = bits == 8 ? 8 : 4;
+  const int64_t high = columns * kPanelRows * low_bits / 8;
+  const int64_t scale = high + columns * kPanelRows * (bits - low_bits) / 8;
+  return {.columns = columns,
+          .group = 32,
+          .low_bits = low_bits,
+          .high_bits = bits - low_bits,
+          .high = bits > low_bits ? high : -1,
+          .scale = scale,
+          .min = -1,
+          .d = -1,
+          .dmin = -1,
+          .zero = scale + 4 * kPanelRows,
+          .bytes = scale + 6 * kPanelRows};
+}
+constexpr UnitLayout kU4G32Unit = integer_group_unit(32, 4), kU4G128Unit = integer_group_unit(128, 4);
+constexpr UnitLayout kU5G32Unit = integer_group_unit(32, 5), kI8G64Unit = integer_group_unit(64, 8);
 
 }  // namespace lmdeploy::cpu

@@ -185,6 +185,14 @@ void linear(const LinearRange& range) {
       return linear_range<FloatProduct<Q5_KPanel>>(range);
     case Kind::kQ6_K:
       return linear_range<FloatProduct<Q6_KPanel>>(range);
+    case Kind::kU4G32:
+      return linear_range<FloatProduct<U4G32Panel>>(range);
+    case Kind::kU4G128:
+      return linear_range<FloatProduct<U4G128Panel>>(range);
+    case Kind::kU5G32:
+      return linear_range<FloatProduct<U5G32Panel>>(range);
+    case Kind::kI8G64:
+      return linear_range<FloatProduct<I8G64Panel>>(range);
   }
 }
 

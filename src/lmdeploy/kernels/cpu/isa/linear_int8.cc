@@ -200,6 +200,14 @@ void linear_int8(const LinearRange& range) {
       return linear_range<Int8Product<Q5_KPanel>>(range);
     case Kind::kQ6_K:
       return linear_range<Int8Product<Q6_KPanel>>(range);
+    case Kind::kU4G32:
+      return linear_range<Int8Product<U4G32Panel>>(range);
+    case Kind::kU4G128:
+      return linear_range<Int8Product<U4G128Panel>>(range);
+    case Kind::kU5G32:
+      return linear_range<Int8Product<U5G32Panel>>(range);
+    case Kind::kI8G64:
+      return linear_range<Int8Product<I8G64Panel>>(range);
     default:
       break;  // float kinds are never asked for
   }

@@ -37,13 +37,14 @@ struct BF16Panel : F32Panel {
 };
 
 /// Scales of a quantised kind. kBias is what the stored integers have too much; where `kBiasInMin`, it is
-/// taken off as a min: one multiply-add a group in place of a subtraction a column.
+/// taken off as a min: one multiply-add a group in place of a subtraction a column. So are zeros.
 template <const UnitLayout& kUnit, int kBias, bool kBiasInMin>
 struct QuantPanel {
   static constexpr int kGroup = static_cast<int>(kUnit.group);
   static constexpr int kGroups = static_cast<int>(kUnit.columns / kUnit.group);  // in a unit
   static constexpr bool kScaled = true;
-  static constexpr bool kHasMin = kUnit.min >= 0 || kBiasInMin;
+  static constexpr bool kHasZero = kUnit.zero >= 0;
+  static constexpr bool kHasMin = kUnit.min >= 0 || kBiasInMin || kHasZero;
   static constexpr bool kIsK = kUnit.d >= 0;
 
   static LMD_INLINE const std::byte* unit(const std::byte* panel, int64_t group) {
@@ -52,6 +53,7 @@ struct QuantPanel {
 
   static LMD_INLINE Row16 scale(const std::byte* panel, int64_t group) {
     const std::byte* base = unit(panel, group);
+    if constexpr (kHasZero) return load16(reinterpret_cast<const float*>(base + kUnit.scale));
     if constexpr (!kIsK) return load16_f16(base + kUnit.scale);
     return load16_f16(base + kUnit.d) * load16_i8(base + kUnit.scale + group % kGroups * kPanelRows);
   }
@@ -59,13 +61,16 @@ struct QuantPanel {
   static LMD_INLINE Row16 min(const std::byte* panel, int64_t group) {
     const std::byte* base = unit(panel, group);
     if constexpr (kBiasInMin) return scale(panel, group) * static_cast<float>(-kBias);
+    if constexpr (kHasZero) return scale(panel, group) * load16_f16(base + kUnit.zero) * -1.0f;
     if constexpr (!kIsK) return load16_f16(base + kUnit.min);
     return load16_f16(base + kUnit.dmin) * load16_u8(base + kUnit.min + group % kGroups * kPanelRows) * -1.0f;
   }
 };
 
-/// Q8_0: a word is 8 columns, the even ones and the odd ones.
-struct Q8_0Panel : QuantPanel<kQ8_0Unit, 0, false> {
+/// Kinds of 8 bits: a word is 8 columns, the even ones and the odd ones.
+template <const UnitLayout& kUnit>
+struct BytePanel : QuantPanel<kUnit, 0, false> {
+  using Base = QuantPanel<kUnit, 0, false>;
   static constexpr int kWord = 8;
   static constexpr bool kShifted = false;
   static constexpr bool kSlowDecode = false;
@@ -77,7 +82,8 @@ struct Q8_0Panel : QuantPanel<kQ8_0Unit, 0, false> {
     Word16 half[2];
   };
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
-    const std::byte* at = unit(panel, group) + word * 128;
+    const std::byte* at =
+        Base::unit(panel, group) + (group % Base::kGroups * (Base::kGroup / 8) + word) * 128;
     return {{load_words(at), load_words(at + 64)}};
   }
   static LMD_INLINE Row16 column(const Word& word, int j) {
@@ -148,6 +154,7 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   }
 };
 
+using Q8_0Panel = BytePanel<kQ8_0Unit>;
 using Q4_0Panel = NibblePanel<kQ4_0Unit, 8, true>;
 using Q4_1Panel = NibblePanel<kQ4_1Unit>;
 using Q5_0Panel = NibblePanel<kQ5_0Unit, 16, true>;
@@ -155,6 +162,10 @@ using Q5_1Panel = NibblePanel<kQ5_1Unit>;
 using Q4_KPanel = NibblePanel<kQ4_KUnit>;
 using Q5_KPanel = NibblePanel<kQ5_KUnit>;
 using Q6_KPanel = NibblePanel<kQ6_KUnit, 32>;  // its groups of 16 have no sums of x
+using U4G32Panel = NibblePanel<kU4G32Unit>;
+using U4G128Panel = NibblePanel<kU4G128Unit>;
+using U5G32Panel = NibblePanel<kU5G32Unit>;
+using I8G64Panel = BytePanel<kI8G64Unit>;
 
 }  // namespace
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

@@ -1,4 +1,6 @@
 // linear(): bandwidth for few tokens, arithmetic for many, with cold weights.
+#include <cstring>
+
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
 #include "lmdeploy/kernels/machine_probe.h"
@@ -21,6 +23,14 @@ Tensor random_weight(DType dtype, const LinearShape& shape) {
   }
   // Random bits whose scales are small: exponent bits above 2^-2 are cleared, so that no product overflows.
   for (uint8_t& byte : weight.span<uint8_t>()) byte = static_cast<uint8_t>(rng.bits() & 0xbf);
+  if (!is_integer_group(dtype)) return weight;
+  const float scale = 0.01f;
+  const int32_t zero = 8;
+  const auto step = static_cast<size_t>(block_bytes(dtype));
+  for (size_t at = 0; at < weight.bytes(); at += step) {
+    std::memcpy(&weight.span<uint8_t>()[at], &scale, sizeof(scale));
+    std::memcpy(&weight.span<uint8_t>()[at + 4], &zero, sizeof(zero));
+  }
   return weight;
 }
 
@@ -58,8 +68,9 @@ void run_linear(benchmark::State& state, DType dtype, bool int8, LinearShape sha
 void register_all() {
   constexpr LinearShape kShapes[] = {
       {1536, 576}, {576, 1536}, {49152, 576}, {2048, 8192}};  // SmolLM2, Llama 1B
-  for (const DType dtype : {DType::kQ4_1, DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K,
-                            DType::kQ5_1, DType::kBF16, DType::kF16, DType::kF32}) {
+  for (const DType dtype :
+       {DType::kQ4_1, DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K, DType::kQ5_1, DType::kU4G128,
+        DType::kI8G64, DType::kBF16, DType::kF16, DType::kF32}) {
     for (const LinearShape& shape : kShapes) {
       if (shape.cols % block_size(dtype) != 0) continue;
       for (const bool int8 : {false, true}) {

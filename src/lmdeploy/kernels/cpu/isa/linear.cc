@@ -51,6 +51,7 @@ void stream_panels(const LinearRange& r, int64_t first_panel, int64_t first_toke
     Row16 sums[P][T] = {};
     const float* x = all_x + g * Panel::kGroup * T;
     const int64_t words = group_length<Panel>(g, cols) / Panel::kWord;
+    for (int p = 0; p < P; ++p) Panel::prefetch(panels[p], g);
     for (int64_t w = 0; w < words; ++w, x += Panel::kWord * T) {
       typename Panel::Word word[P];
       for (int p = 0; p < P; ++p) word[p] = Panel::load(panels[p], g, w);

@@ -116,6 +116,7 @@ struct Int8Product {
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
         const std::byte* panel = r.panels + (first_panel + p) * r.panel_bytes;
+        Panel::prefetch(panel, g);
         Sums sums[T];
         group_sums<T, 0, T>(
             sums, group, [&](int w) { return Panel::load(panel, g, w); },

@@ -22,6 +22,7 @@ struct F32Panel {
     return load16(reinterpret_cast<const float*>(panel) + (group * kGroup + word) * kPanelRows);
   }
   static LMD_INLINE Row16 column(const Word& word, int) { return word; }
+  static LMD_INLINE void prefetch(const std::byte*, int64_t) {}
 };
 
 struct F16Panel : F32Panel {
@@ -49,6 +50,15 @@ struct QuantPanel {
 
   static LMD_INLINE const std::byte* unit(const std::byte* panel, int64_t group) {
     return panel + group / kGroups * kUnit.bytes;
+  }
+
+  /// Asks for a group's share of the bytes kAhead further on: the planes of a large unit are read side by
+  /// side, which the processor does not see as streams (Q4_K 57 to 92 % of the read bandwidth, Q6_K 40 to 85
+  /// %).
+  static LMD_INLINE void prefetch(const std::byte* panel, int64_t group) {
+    constexpr int64_t kAhead = 4096, kShare = kUnit.bytes / kGroups;
+    if constexpr (kGroups > 1)
+      for (int64_t i = 0; i < kShare; i += 64) __builtin_prefetch(panel + group * kShare + kAhead + i);
   }
 
   static LMD_INLINE Row16 scale(const std::byte* panel, int64_t group) {

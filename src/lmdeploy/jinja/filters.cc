@@ -355,11 +355,19 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
+namespace {
+bool is_digit_at(std::string_view text, size_t at) {
+  return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
+}  // namespace
+
 std::optional<double> to_double(const Value& value) {
   if (value.is_number()) return value.as_double();
   if (value.is_undefined()) fail_undefined(value);
   if (!value.is_text()) return std::nullopt;
   std::string text(strip_space(value.utf8()));
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '_' && (!is_digit_at(text, i - 1) || !is_digit_at(text, i + 1))) return std::nullopt;
   text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
   const bool plus = text.starts_with('+');
   double number = 0;
@@ -379,7 +387,10 @@ std::optional<Int> parse_int(std::string_view text, Int base) {
     if ((base == its_base || base == 0) && to_lower(text.substr(0, 2)) == prefix) {
       text.remove_prefix(2);
       base = its_base;
+      if (text.starts_with('_')) text.remove_prefix(1);
     }
+  const bool octal = base == 0 && text.starts_with('0') && text.find_first_not_of("0_") != text.npos;
+  if (octal) return std::nullopt;  // as Python 2 wrote it
   if (base == 0) base = 10;
   Int value = 0;
   bool after_digit = false;

@@ -185,11 +185,6 @@ Value group_by(Interpreter& interpreter, Args& args) {
   return Value::list(std::move(groups));
 }
 
-bool is_hashable(const Value& value) {
-  if (value.is_list() || value.is_dict()) return false;
-  return !value.is_tuple() || std::all_of(value.items().begin(), value.items().end(), is_hashable);
-}
-
 Value unique(Interpreter& interpreter, Args& args) {
   const KeyMaker key_of{interpreter, parse_path(args.get(2, {})), args.flag(1, false)};
   auto seen = std::make_shared<Dict>();
@@ -198,7 +193,7 @@ Value unique(Interpreter& interpreter, Args& args) {
   for (const Value& item : items_of(interpreter, args[0])) {
     const Value key = key_of(item);
     const bool scalar = key.is_text() || key.is_number() || key.is_none();
-    if (!is_hashable(key)) throw Failure(cat("unhashable type: '", key.type_name(), "'"));
+    require_hashable(key);
     const auto same = [&](const Value& other) { return equal(other, key, interpreter.budget()); };
     if (scalar ? seen->find(key) != nullptr : std::any_of(others.begin(), others.end(), same)) continue;
     if (scalar)

@@ -283,8 +283,7 @@ Value view(Interpreter&, Args& args) {
 }
 
 Value get(Interpreter&, Args& args) {
-  if (args[1].is_sequence() || args[1].is_dict())
-    throw Failure(cat("unhashable type: '", args[1].type_name(), "'"));
+  require_hashable(args[1]);
   const Value* found = args[0].dict().find(args[1]);
   return found != nullptr ? *found : args.get(2, {});
 }

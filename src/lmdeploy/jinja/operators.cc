@@ -324,7 +324,7 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
     return find_text(container.utf8(), item.utf8(), 0) != std::string_view::npos;
   }
   if (container.is_dict()) {
-    if (item.is_sequence() || item.is_dict()) throw Failure(cat("unhashable type: '", item.type_name(), "'"));
+    require_hashable(item);
     budget.charge_reading(item);
     return container.dict().find(item) != nullptr;
   }

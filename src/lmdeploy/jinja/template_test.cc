@@ -143,6 +143,10 @@ TEST(Jinja, CornersOfPython) {
       {"{% set d = {} %}{{ d.items == d.items }} {{ d.items == d.keys }} {{ d.items == {}.items }}",
        "True False False"},
       {"{{ 'ⅷ_1'.isidentifier() }} {{ '1a'.isidentifier() }} {{ ''.isidentifier() }}", "True False False"},
+      {"{{ (1, 2) in {1: 2} }} {{ {1: 2}.get((1,), 3) }} {{ {1: 2}[(1,)] }}", "False 3 "},
+      {"{{ '10_'|int(5, 8) }} {{ '1_0'|float }} {{ '1_.5'|float(7) }} {{ '0x_f'|int(0, 16) }} {{ "
+       "'010'|int(7, 0) }}",
+       "5 10.0 7 15 10"},
       {"{{ 'b c '.split(none, 1) }} {{ ' b'.rsplit(none, 0) }}", "['b', 'c '] [' b']"},
       {"{{ ('a-b'|safe).partition('-') }}", "(Markup('a'), Markup('-'), Markup('b'))"},
       {"{{ ('ab'|escape)|list }}{{ ('ab'|escape)[0] is escaped }}{{ ('ab'|escape)|first is escaped }}",

@@ -197,6 +197,12 @@ std::vector<Value> to_vector(const Value& value) {
   return items;
 }
 
+void require_hashable(const Value& value) {
+  if (value.is_list() || value.is_dict()) throw Failure(cat("unhashable type: '", value.type_name(), "'"));
+  if (!value.is_tuple()) return;
+  for (const Value& item : value.items()) require_hashable(item);
+}
+
 std::optional<size_t> length_of(const Value& value) {
   if (value.is_text()) return value.text().length;
   if (value.is_sequence()) return value.items().size();

@@ -192,6 +192,8 @@ struct Arguments {
 Iterator iterate(const Value& value);
 /// All items as list() gives them; at most kMaxItems.
 std::vector<Value> to_vector(const Value& value);
+/// Throws Failure for a list, a dict and a tuple that holds one.
+void require_hashable(const Value& value);
 /// len(), where there is one.
 std::optional<size_t> length_of(const Value& value);
 

@@ -38,6 +38,7 @@ void bind_pipeline_config(nb::module_& m) {
       .def_rw("num_tokens_per_iter", &C::num_tokens_per_iter, nb::arg().none())
       .def_rw("max_prefill_iters", &C::max_prefill_iters, nb::arg().none())
       .def_rw("num_threads", &C::num_threads)
+      .def_rw("int8_activations", &C::int8_activations, nb::arg().none())
       .def_rw("chat_template", &C::chat_template)
       .def("set_hf_overrides", [](C& self, const nb::dict& overrides) {
         self.hf_overrides = json_from_python(overrides, "hf_overrides").as_object();

@@ -70,6 +70,9 @@ class TurbomindEngineConfig(Config):
         hf_overrides: Values that replace those of the checkpoint's config.json.
         device_type: ``auto``, ``cpu`` or ``cuda``.
         num_threads: CPU threads; 0: all CPUs this process may use.
+        int8_activations: On the CPU, products with quantised weights in bytes: the activations of 32 inputs are
+            rounded to int8 with a scale of their own. None: for models of 10^9 weights or more, unless ``dtype`` is
+            ``float32``.
 
     The other fields are LMDeploy's; opening a pipeline refuses those it cannot honour, by name.
 
@@ -122,6 +125,7 @@ class TurbomindEngineConfig(Config):
     model_name: str | None = None
     device_type: str = "auto"
     num_threads: int = 0
+    int8_activations: bool | None = None
 
     def _validate(self) -> None:
         _require(self.dtype in _DTYPES, "dtype", self.dtype, ", ".join(_DTYPES))
@@ -201,6 +205,7 @@ class PytorchEngineConfig(Config):
     model_name: str = ""
     eviction_type: str = "recompute"
     num_threads: int = 0
+    int8_activations: bool | None = None
 
     def _validate(self) -> None:
         _require(self.dtype in _DTYPES, "dtype", self.dtype, ", ".join(_DTYPES))

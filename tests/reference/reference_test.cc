@@ -76,6 +76,26 @@ TEST_P(DemoModel, PerplexityIsWithinHalfAPercent) {
   }
 }
 
+// Bytes against f32: no reference is stored for this model, whose licence keeps it out of a plain download.
+TEST(SecondModel, PerplexityWithInt8ActivationsIsWithinHalfAPercent) {
+  const std::string path = LMDEPLOY_SOURCE_DIR "/models/gemma-3-270m-q4_k_m.gguf";
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << "needs " << path << ": tools/get_second_model.sh fetches it";
+  const auto tokenizer = Tokenizer::load(path);
+  double perplexity[2];
+  for (const bool int8_activations : {false, true}) {
+    const auto kernels =
+        make_cpu_kernels(std::make_shared<ThreadPool>(), {.int8_activations = int8_activations});
+    const auto checkpoint = open_checkpoint(path);
+    const auto model = load_model(*checkpoint, *kernels, {.max_step_tokens = 256, .max_logit_rows = 256});
+    const double nll = mean_nll(*model, *kernels, DType::kF16, perplexity_ids(*tokenizer));
+    perplexity[int8_activations ? 1 : 0] = std::exp(nll);
+  }
+  std::printf("perplexity %.5f, of int8 activations %.5f (%+.4f %%)\n", perplexity[0], perplexity[1],
+              100 * (perplexity[1] / perplexity[0] - 1));
+  EXPECT_NEAR(perplexity[1], perplexity[0], 0.005 * perplexity[0]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kv, DemoModel, testing::Values(DType::kF32, DType::kF16),
                          [](const auto& kind) { return std::string(to_string(kind.param)); });
 

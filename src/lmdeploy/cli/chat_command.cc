@@ -90,6 +90,10 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
   add("--num-threads", config.num_threads, "CPU threads; 0, the default: all")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
+  add("--int8-activations", config.int8_activations,
+      "On the CPU, products with quantised weights in bytes: by default for 10^9 weights or more")
+      ->type_name("BOOL")
+      ->check(CLI::IsMember({"true", "false"}));
   command
       .add_flag("--enable-prefix-caching", config.enable_prefix_caching,
                 "Share keys and values of equal beginnings")

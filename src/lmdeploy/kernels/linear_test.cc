@@ -1,4 +1,5 @@
 // linear and embedding against the reference, for every weight kind.
+#include "lmdeploy/kernels/quant_block.h"
 #include "lmdeploy/kernels/testing.h"
 
 namespace lmdeploy {

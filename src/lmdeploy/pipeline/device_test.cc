@@ -1,10 +1,14 @@
 #include "lmdeploy/pipeline/device.h"
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/expect_error.h"
+#include "lmdeploy/core/half.h"
 #include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
 namespace {
@@ -61,6 +65,36 @@ TEST(Device, LargeModelsTakeActivationsInBytes) {
   EXPECT_TRUE(takes_int8_activations("auto", large));
   EXPECT_TRUE(takes_int8_activations("bfloat16", large));
   EXPECT_FALSE(takes_int8_activations("float32", large));
+}
+
+// One row of Q8_0: scales of 1, integers 1; x = 1/3 has no exact byte.
+double product_of_thirds(const Kernels& kernels) {
+  Tensor weight(DType::kQ8_0, {1, 64}), x(DType::kF32, {1, 64}), out(DType::kF32, {1, 1});
+  const F16 one = to_f16(1);
+  for (size_t at = 0; at < weight.bytes(); at += 34) {
+    std::memcpy(&weight.span<uint8_t>()[at], &one, sizeof(one));
+    std::fill_n(&weight.span<uint8_t>()[at + 2], 32, uint8_t{1});
+  }
+  for (size_t k = 0; k < 64; ++k) x.span<float>()[k] = k % 32 == 0 ? 1.0f : 1.0f / 3;
+  const ConstTensorView parts[] = {weight};
+  kernels.linear(out, x, *kernels.pack_weight(parts));
+  return out.span<float>()[0];
+}
+
+TEST(Device, ActivationsInBytesCanBeChosen) {
+  const Sized small({8, 8});
+  const auto product = [&](std::optional<bool> chosen) {
+    PipelineConfig config = config_with([&](PipelineConfig& c) {
+      c.device_type = "cpu";
+      c.int8_activations = chosen;
+    });
+    return product_of_thirds(*make_kernels(config, small));
+  };
+  const double exact = 2 + 62.0 / 3;
+  EXPECT_NEAR(product(std::nullopt), exact, 1e-5);
+  EXPECT_NEAR(product(false), exact, 1e-5);
+  if (!cpu_isa_available(CpuIsa::kAvx2)) GTEST_SKIP() << "this processor has no products of bytes";
+  EXPECT_NEAR(product(true), 2 + 62.0 * 42 / 127, 1e-5);
 }
 
 TEST(Device, WhatThisBuildLacksIsNamed) {

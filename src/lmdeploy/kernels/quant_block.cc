@@ -18,6 +18,8 @@ constexpr QuantKind kQ4_K = {.bits = 4, .bias = 0, .group = 32, .has_min = true,
 constexpr QuantKind kQ5_K = {.bits = 5, .bias = 0, .group = 32, .has_min = true, .k_scales = true};
 constexpr QuantKind kQ6_K = {.bits = 6, .bias = 32, .group = 16, .has_min = false, .k_scales = true};
 
+constexpr int kQ6_KScale = 208;  // bytes before d
+
 uint8_t byte_at(const std::byte* p, int i) { return static_cast<uint8_t>(p[i]); }
 
 F16 f16_at(const std::byte* p, int offset) {
@@ -95,7 +97,7 @@ void read_q6_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
     block.q[static_cast<size_t>(i)] = static_cast<int8_t>((low | (high << 4)) - kind.bias);
   }
   std::memcpy(block.scales.data(), p + 192, 16);
-  block.d = f16_at(p, 208);
+  block.d = f16_at(p, kQ6_KScale);
 }
 
 }  // namespace
@@ -145,6 +147,11 @@ QuantBlock read_quant_block(DType dtype, const std::byte* bytes) {
     read_small(dtype, kind, bytes, block);
   }
   return block;
+}
+
+void write_block_scales(DType dtype, F16 d, F16 dmin, std::byte* block) {
+  std::memcpy(block + (dtype == DType::kQ6_K ? kQ6_KScale : 0), &d, sizeof(d));
+  if (quant_kind(dtype).has_min) std::memcpy(block + sizeof(d), &dmin, sizeof(dmin));
 }
 
 }  // namespace lmdeploy

@@ -47,8 +47,8 @@ TEST(Bench, MachineHasARowForEachCombination) {
 }
 
 TEST(Bench, KernelsPrintsALineForEachCase) {
-  const Result result =
-      bench({"kernels", "--filter", "^norm/rms/576/|^glu/silu/1536/tokens:1$", "--sample-ms", "1"});
+  const Result result = bench({"kernels", "--filter", "^norm/rms/576/|^glu/silu/1536/tokens:1$",
+                               "--sample-ms", "1", "--memory", "8"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(num_lines(result.out, "norm/rms/576/tokens:"), 3u) << result.out;
   EXPECT_EQ(num_lines(result.out, "glu/silu/1536/tokens:1 "), 1u) << result.out;
@@ -70,8 +70,8 @@ Json figures_of(std::vector<std::string> flags, int rounds = 2) {
   const TempFolder folder;
   const std::string file = folder.path() + "/figures.json";
   flags.insert(flags.begin(), "model");
-  for (const std::string& flag :
-       {std::string("--rounds"), std::to_string(rounds), std::string("--json"), file})
+  for (const std::string& flag : {std::string("--rounds"), std::to_string(rounds), std::string("--memory"),
+                                  std::string("8"), std::string("--json"), file})
     flags.emplace_back(flag);
   const Result result = bench(flags);
   EXPECT_EQ(result.code, 0) << result.err;
@@ -142,6 +142,8 @@ TEST(Bench, WrongCommandLinesGiveOneError) {
       {{"kernels", "--sample-ms", "0"}, 2, "--sample-ms: 0 is not an integer from 1"},
       {{"kernels", "--filter", "["}, 1, "--filter [ is not a regular expression"},
       {{"kernels", "--filter", "no such kernel"}, 1, "--filter no such kernel: no kernel has such a name"},
+      {{"kernels", "--memory", "0"}, 2, "--memory: 0 is not an integer from 1"},
+      {{"model", "--shape", "tiny", "--memory", "-3"}, 2, "--memory: -3 is not an integer from 1"},
       {{"model"}, 2, "give a model, or --shape"},
       {{"model", "m", "--shape", "tiny"}, 2, "model_path excludes --shape"},
       {{"model", "m", "--weights", "q8_0"}, 2, "--weights requires --shape"},
@@ -167,7 +169,7 @@ TEST(Bench, WrongCommandLinesGiveOneError) {
 
 TEST(Bench, CtrlCEndsAtOnceAndLeavesNothing) {
   const TempFolder folder;
-  ProgramRun run({"bench", "model", "--shape", "tiny", "--decode", "2000", "--rounds", "1000", "--json",
+  ProgramRun run({"bench", "model", "--shape", "tiny", "--decode", "100", "--rounds", "1000", "--json",
                   folder.path() + "/figures.json"});
   run.expect("forward pass");
   run.send_signal(SIGINT);

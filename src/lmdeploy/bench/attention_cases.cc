@@ -39,8 +39,8 @@ Tensor indices(int64_t count, int64_t first, int64_t step) {
 /// One step's attention, over as many copies of the cache as are cold.
 class AttentionStep {
  public:
-  AttentionStep(const Kernels& kernels, DType dtype, const AttentionShape& shape, const AttentionLoad& load)
-      : kernels_(kernels),
+  AttentionStep(const KernelBench& bench, DType dtype, const AttentionShape& shape, const AttentionLoad& load)
+      : kernels_(bench.kernels()),
         load_(load),
         cache_{.layout = {.dtype = dtype,
                           .num_layers = 1,
@@ -57,7 +57,7 @@ class AttentionStep {
     if (shape.alibi) options_.alibi_slopes = heads_;
     const int64_t blocks_each = (load.kv_len + cache_.layout.block_len - 1) / cache_.layout.block_len;
     const int64_t blocks = load.num_seqs * blocks_each;
-    copies_ = std::max<int64_t>(1, kColdBytes / (blocks * cache_.layout.block_bytes()));
+    copies_ = std::max<int64_t>(1, bench.cold_bytes() / (blocks * cache_.layout.block_bytes()));
     cache_.num_blocks = blocks * copies_;
     memory_ = Tensor(DType::kU8, {cache_.num_blocks * cache_.layout.block_bytes()});
     cache_.data = memory_.view().data();
@@ -95,7 +95,7 @@ class AttentionStep {
 };
 
 KernelCall prepare(KernelBench& bench, DType dtype, const AttentionShape& shape, const AttentionLoad& load) {
-  const auto step = std::make_shared<AttentionStep>(bench.kernels(), dtype, shape, load);
+  const auto step = std::make_shared<AttentionStep>(bench, dtype, shape, load);
   return {.run = [step] { step->run(); }, .bytes = step->bytes(), .flops = step->flops()};
 }
 

@@ -14,7 +14,7 @@ const PackedCopies& KernelBench::cold_weights(DType dtype, bool int8_activations
   copies_.clear();
   const Tensor weight = random_tensor(dtype, {rows, cols}, /*deviation=*/0.3, /*seed=*/1);
   const ConstTensorView parts[] = {weight};
-  const int64_t count = std::max(least, kColdBytes / static_cast<int64_t>(weight.bytes()));
+  const int64_t count = std::max(least, cold_bytes_ / static_cast<int64_t>(weight.bytes()));
   for (int64_t i = 0; i < count; ++i) copies_.push_back(kernels(int8_activations).pack_weight(parts));
   kept_ = wanted;
   return copies_;

@@ -12,27 +12,29 @@
 
 namespace lmdeploy {
 
-/// The working set that no cache holds: calls take turns on copies of this many bytes in all.
-constexpr int64_t kColdBytes = int64_t{160} << 20;
-
 using PackedCopies = std::vector<std::unique_ptr<PackedWeight>>;
 
 /// What all cases share.
 class KernelBench {
  public:
-  explicit KernelBench(int num_threads) : threads_(std::make_shared<ThreadPool>(num_threads)) {}
+  /// cold_bytes: see below.
+  KernelBench(int num_threads, int64_t cold_bytes)
+      : threads_(std::make_shared<ThreadPool>(num_threads)), cold_bytes_(cold_bytes) {}
 
   ThreadPool& threads() const { return *threads_; }
   const Kernels& kernels(bool int8_activations = false) const {
     return int8_activations ? *in_int8_ : *in_f32_;
   }
-  /// Equal matrices of kColdBytes together, or `least` of them where that is more; the last ones asked for
+  /// A working set that no cache holds: calls take turns on copies of this many bytes in all.
+  int64_t cold_bytes() const { return cold_bytes_; }
+  /// Equal matrices of cold_bytes() together, or `least` of them where that is more; the last ones asked for
   /// are kept.
   const PackedCopies& cold_weights(DType dtype, bool int8_activations, int64_t rows, int64_t cols,
                                    int64_t least = 1);
 
  private:
   const std::shared_ptr<ThreadPool> threads_;
+  const int64_t cold_bytes_;
   const std::unique_ptr<Kernels> in_f32_ = make_cpu_kernels(threads_),
                                  in_int8_ = make_cpu_kernels(threads_, {.int8_activations = true});
   std::string kept_;  // what copies_ is

@@ -27,7 +27,7 @@ TEST(KernelCases, NamesAreUniqueAndCoverEachGroupAndKind) {
 
 TEST(KernelCases, BytesAndOperationsAreThoseOfTheFormula) {
   const KernelCases cases = kernel_cases();
-  KernelBench bench(1);
+  KernelBench bench(1, /*cold_bytes=*/1 << 20);
   const auto call = [&](const char* name) {
     KernelCall prepared = find(cases, name).prepare(bench);
     prepared.run();

@@ -81,9 +81,10 @@ void measure_kernels(const KernelSpeedOptions& options, std::ostream& out) {
     return;
   }
   const OtherLoad load;
-  KernelBench bench(options.num_threads);
+  const int64_t cold_bytes = options.memory_mib << 20;
+  KernelBench bench(options.num_threads, cold_bytes);
   print_machine(out, bench.threads().num_threads());
-  MachineProbe probe(bench.threads());
+  MachineProbe probe(bench.threads(), cold_bytes);
   MachineLimits before = probe.measure();
   out << "limits at first: read " << three_digits(1e-9 * before.bytes_per_s) << " GB/s, f32 "
       << three_digits(1e-9 * before.f32_ops) << " GFLOP/s, int8 " << three_digits(1e-9 * before.int8_ops)

@@ -8,7 +8,6 @@
 namespace lmdeploy {
 namespace {
 
-constexpr int64_t kBytes = int64_t{256} << 20;
 constexpr int64_t kSteps = 500000;  // of a chain: about a millisecond
 constexpr int kTries = 3;
 
@@ -32,7 +31,8 @@ MachineLimits mean_of(const MachineLimits& before, const MachineLimits& after) {
           .int8_ops = (before.int8_ops + after.int8_ops) / 2};
 }
 
-MachineProbe::MachineProbe(ThreadPool& threads) : threads_(threads), memory_(kBytes, Pages::kHuge) {}
+MachineProbe::MachineProbe(ThreadPool& threads, int64_t bytes)
+    : threads_(threads), memory_(bytes, Pages::kHuge) {}
 
 MachineLimits MachineProbe::measure() {
   MachineLimits limits;

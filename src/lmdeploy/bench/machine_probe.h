@@ -18,7 +18,8 @@ MachineLimits mean_of(const MachineLimits& before, const MachineLimits& after);
 
 class MachineProbe {
  public:
-  explicit MachineProbe(ThreadPool& threads);
+  /// Reads `bytes` of memory: more than any cache holds.
+  MachineProbe(ThreadPool& threads, int64_t bytes);
 
   /// Takes some 50 ms.
   MachineLimits measure();

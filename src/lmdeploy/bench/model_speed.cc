@@ -432,7 +432,7 @@ ModelFigures measure_model(const ModelSpeedOptions& options, const ModelSpeedHoo
   for (const ModelCase& c : figures.cases) bench.engine_rate(c);  // warms up
   figures.memory = memory_figures(loaded, resident_before);
   if (hooks.loaded) hooks.loaded(figures);
-  MachineProbe probe(loaded.runtime->kernels->threads());
+  MachineProbe probe(loaded.runtime->kernels->threads(), options.memory_mib << 20);
   for (ModelCase& c : figures.cases) {
     bench.measure(c, probe);
     if (hooks.measured) hooks.measured(figures, c);

@@ -9,8 +9,8 @@ namespace {
 
 /// Calls `op` on `tokens` rows at a time of memory that no cache holds. `bytes`: read and written.
 template <typename Op>
-KernelCall over_rows(int64_t tokens, int64_t cols, double bytes, Op op) {
-  const int64_t copies = std::max<int64_t>(1, kColdBytes / (tokens * cols * 4));
+KernelCall over_rows(const KernelBench& bench, int64_t tokens, int64_t cols, double bytes, Op op) {
+  const int64_t copies = std::max<int64_t>(1, bench.cold_bytes() / (tokens * cols * 4));
   const auto x = std::make_shared<Tensor>(filled_tensor({copies * tokens, cols}, 0.5f));
   const auto run = [x, op, tokens, copies, copy = int64_t{0}]() mutable {
     op(x->view().slice_rows(copy * tokens, tokens));
@@ -30,7 +30,7 @@ KernelCall prepare_norm(KernelBench& bench, const NormCase& c) {
              weight = std::make_shared<Tensor>(filled_tensor({c.group > 0 ? c.group : c.hidden}, 1));
   NormOptions options = {.group = c.group};
   if (c.layer_norm) options.kind = NormKind::kLayer, options.bias = *weight;
-  return over_rows(c.tokens, c.hidden, static_cast<double>(2 * c.tokens * c.hidden * 4),
+  return over_rows(bench, c.tokens, c.hidden, static_cast<double>(2 * c.tokens * c.hidden * 4),
                    [&kernels = bench.kernels(), out, weight, options](ConstTensorView x) {
                      kernels.norm(*out, x, *weight, options);
                    });
@@ -55,7 +55,7 @@ void add_norm_cases(KernelCases& cases) {
 KernelCall prepare_rope(KernelBench& bench, int64_t tokens, int64_t heads, RopeOptions options) {
   const auto table = std::make_shared<Tensor>(filled_tensor({tokens, options.head_dim}, 0.7f));
   return over_rows(
-      tokens, heads * options.head_dim, static_cast<double>(2 * tokens * heads * options.head_dim * 4),
+      bench, tokens, heads * options.head_dim, static_cast<double>(2 * tokens * heads * options.head_dim * 4),
       [&kernels = bench.kernels(), table, options](TensorView x) { kernels.rope(x, *table, options); });
 }
 
@@ -72,7 +72,7 @@ void add_rope_cases(KernelCases& cases) {
 template <typename Op>
 KernelCall prepare_glu(KernelBench& bench, int64_t tokens, int64_t n, Op op) {
   const auto out = std::make_shared<Tensor>(DType::kF32, Shape{tokens, n});
-  return over_rows(tokens, 2 * n, static_cast<double>(3 * tokens * n * 4),
+  return over_rows(bench, tokens, 2 * n, static_cast<double>(3 * tokens * n * 4),
                    [&kernels = bench.kernels(), out, op](ConstTensorView x) { op(kernels, *out, x); });
 }
 

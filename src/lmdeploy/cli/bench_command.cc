@@ -34,12 +34,16 @@ void add_threads(CLI::App& command, int& num_threads) {
               kMaxThreads);
 }
 
+void add_memory(CLI::App& command, int64_t& memory_mib, const std::string& help) {
+  add_integer(command, "--memory", memory_mib, "MiB of memory: " + help, 1, 1 << 20);
+}
+
 void add_machine_command(CLI::App& group, CommandContext& context) {
   CLI::App& command =
       *group.add_subcommand("machine", "Read bandwidth, multiply-adds and barriers, by number of threads");
   const auto options = std::make_shared<MachineSpeedOptions>();
   add_threads(command, options->num_threads);
-  add_integer(command, "--memory", options->memory_mib, "MiB to read, of each page size", 1, 1 << 20);
+  add_memory(command, options->memory_mib, "read with each page size; more than the caches hold");
   add_integer(command, "--rounds", options->rounds, "Samples of each figure", 1, 1000);
   command.callback([options, &context] {
     context.run = [options, &context] {
@@ -58,6 +62,7 @@ void add_kernels_command(CLI::App& group, CommandContext& context) {
       ->type_name("REGEX");
   command.add_flag("--list", options->list, "Print the names and measure nothing");
   add_threads(command, options->num_threads);
+  add_memory(command, options->memory_mib, "weights and inputs take turns on; more than the caches hold");
   add_integer(command, "--sample-ms", options->sample_ms, "Length of each of five samples", 1, 60000);
   command.callback([options, &context] {
     context.run = [options, &context] {
@@ -118,6 +123,7 @@ void add_measure_flags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
   add_integer(command, "--rounds", options.rounds, "Samples of each figure", 1, 1000);
+  add_memory(command, options.memory_mib, "read to measure the limit; more than the caches hold");
   command.add_option("--json", flags.json, "Write all figures to this file too")->type_name("FILE");
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lmdeploy/bench/load_timer.h"
 #include "lmdeploy/bench/machine_probe.h"
 #include "lmdeploy/bench/measure.h"
 #include "lmdeploy/core/dtype.h"
@@ -51,13 +52,6 @@ struct ModelCase {
  private:
   template <typename Figure>
   Spread over_rounds(const Figure& figure) const;
-};
-
-struct LoadFigures {
-  double load_s = 0;         // open and load, without the time that random weights take to be made
-  double first_token_s = 0;  // from the start of that to the first token of a short prompt
-  double bytes = 0;          // of the checkpoint
-  double copy_s = 0;         // to copy as many bytes from warm to fresh memory, by one thread
 };
 
 /// Of the process, once each case has run through the engine.

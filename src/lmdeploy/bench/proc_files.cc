@@ -70,6 +70,8 @@ ResidentBytes resident_bytes() {
           1024 * proc_number("/proc/self/status", "VmHWM:").value_or(0)};
 }
 
+void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << 5; }
+
 double load_average() {
   double average = 0;
   return ::getloadavg(&average, 1) == 1 ? average : 0;

@@ -24,6 +24,8 @@ struct ResidentBytes {
 };
 /// Of this process.
 ResidentBytes resident_bytes();
+/// The peak is now what is resident now, where the kernel allows that.
+void reset_peak_resident();
 
 /// The one-minute load average, or 0.
 double load_average();

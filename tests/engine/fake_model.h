@@ -52,6 +52,8 @@ class FakeModel : public Model {
   std::span<const KvGroup> kv_groups() const override { return groups_; }
   ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return 0; }
+  size_t buffer_bytes() const override { return 0; }
+  StepWork step_work(const StepShape&, DType) const override { return {}; }
 
   /// The logits after `tokens` of a session that began with a prompt of `first_prompt` tokens.
   std::vector<float> logits_after(std::span<const int> tokens, int64_t first_prompt) const;

@@ -24,6 +24,7 @@ void add_chat_command(CLI::App& program, CommandContext& context);
 void add_list_command(CLI::App& program, CommandContext& context);
 void add_check_env_command(CLI::App& program, CommandContext& context);
 void add_convert_command(CLI::App& program, CommandContext& context);
+void add_bench_command(CLI::App& program, CommandContext& context);
 void add_debug_command(CLI::App& program, CommandContext& context);
 /// Commands of the tree that this version only knows by name.
 void add_missing_commands(CLI::App& program, CommandContext& context);

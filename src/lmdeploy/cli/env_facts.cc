@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "lmdeploy/bench/proc_files.h"
 #include "lmdeploy/cli/build_facts.h"
 #include "lmdeploy/cli/child_process.h"
 #include "lmdeploy/cli/environment.h"
@@ -80,7 +81,7 @@ void gather_machine(EnvFacts& facts) {
   facts.platform = "linux";
   const std::string os = text_of("/etc/os-release").value_or("");
   facts.os = value_in(os, "PRETTY_NAME", '=').value_or("unknown");
-  facts.cpu_model = value_in(text_of("/proc/cpuinfo").value_or(""), "model name", ':').value_or("unknown");
+  facts.cpu_model = cpu_model();
   facts.cpu_isa = to_string(best_cpu_isa());
   facts.num_cpus = available_cpus();
   const SystemMemory memory = system_memory();

@@ -103,6 +103,7 @@ int run_program(const std::vector<std::string>& arguments, std::ostream& out, st
     add_convert_command(program, context);
     add_list_command(program, context);
     add_check_env_command(program, context);
+    add_bench_command(program, context);
     add_debug_command(program, context);
     return parse_and_run(program, arguments, context);
   } catch (const std::exception& error) {

@@ -1,5 +1,4 @@
 // linear and embedding against the reference, for every weight kind.
-#include "lmdeploy/kernels/quant_block.h"
 #include "lmdeploy/kernels/testing.h"
 
 namespace lmdeploy {

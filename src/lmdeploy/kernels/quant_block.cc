@@ -31,6 +31,8 @@ constexpr QuantKind integer_group(int bits, int group) {
 constexpr QuantKind kU4G32 = integer_group(4, 32), kU4G128 = integer_group(4, 128);
 constexpr QuantKind kU5G32 = integer_group(5, 32), kI8G64 = integer_group(8, 64);
 
+constexpr int kQ6_KScale = 208;  // bytes before d
+
 uint8_t byte_at(const std::byte* p, int i) { return static_cast<uint8_t>(p[i]); }
 
 F16 f16_at(const std::byte* p, int offset) {
@@ -108,7 +110,7 @@ void read_q6_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
     block.q[static_cast<size_t>(i)] = static_cast<int8_t>((low | (high << 4)) - kind.bias);
   }
   std::memcpy(block.scales.data(), p + 192, 16);
-  block.d = f16_at(p, 208);
+  block.d = f16_at(p, kQ6_KScale);
 }
 
 // {f32 scale, i32 zero, integers}: nibbles or bytes.
@@ -180,6 +182,16 @@ QuantBlock read_quant_block(DType dtype, const std::byte* bytes) {
     read_small(dtype, kind, bytes, block);
   }
   return block;
+}
+
+void write_block_scales(DType dtype, F16 d, F16 dmin, std::byte* block) {
+  std::memcpy(block + (dtype == DType::kQ6_K ? kQ6_KScale : 0), &d, sizeof(d));
+  if (quant_kind(dtype).has_min) std::memcpy(block + sizeof(d), &dmin, sizeof(dmin));
+}
+
+void write_block_scales(float scale, int32_t zero, std::byte* block) {
+  std::memcpy(block, &scale, sizeof(scale));
+  std::memcpy(block + sizeof(scale), &zero, sizeof(zero));
 }
 
 }  // namespace lmdeploy

@@ -37,6 +37,10 @@ struct QuantBlock {
   float min(const QuantKind& kind, int group) const;
 };
 QuantBlock read_quant_block(DType dtype, const std::byte* block);
+/// Puts d, and dmin where the kind has one, into a stored block.
+void write_block_scales(DType dtype, F16 d, F16 dmin, std::byte* block);
+/// Integers in groups: the same.
+void write_block_scales(float scale, int32_t zero, std::byte* block);
 /// dst[0 .. size) in f32, as ggml rounds: one product, then one sum; (q - zero) is exact.
 void dequantize_block(const QuantKind& kind, const QuantBlock& block, int64_t size, float* dst);
 

@@ -18,6 +18,7 @@
 #include "lmdeploy/core/tensor.h"
 #include "lmdeploy/kernels/device_mirror.h"
 #include "lmdeploy/kernels/kernels.h"
+#include "lmdeploy/kernels/quant_block.h"
 
 namespace lmdeploy {
 
@@ -193,8 +194,7 @@ inline void set_integer_group(Rng& rng, DType dtype, uint8_t* block) {
   const auto scale = static_cast<float>((0.5 + rng.uniform()) / half * (rng.below(8) == 0 ? -1 : 1));
   const auto zero = static_cast<int32_t>(rng.below(static_cast<uint64_t>(half) + 1)) +
                     (dtype == DType::kI8G64 ? -64 : half / 2);
-  std::memcpy(block, &scale, sizeof(scale));
-  std::memcpy(block + 4, &zero, sizeof(zero));
+  write_block_scales(scale, zero, reinterpret_cast<std::byte*>(block));
   if (dtype == DType::kU5G32)
     for (size_t i = 0; i < 32; ++i) block[8 + i] &= 31;
 }

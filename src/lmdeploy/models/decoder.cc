@@ -24,6 +24,12 @@ class Decoder final : public Model {
   std::span<const KvGroup> kv_groups() const override { return groups_.groups; }
   ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return weights_.bytes(); }
+  size_t buffer_bytes() const override {
+    return residual_.bytes() + normed_.bytes() + branch_.bytes() + space_.bytes() + logits_.bytes();
+  }
+  StepWork step_work(const StepShape& shape, DType kv_dtype) const override {
+    return lmdeploy::step_work(spec_, weights_, kv_layout(kv_dtype, /*block_len=*/1), shape);
+  }
 
  private:
   /// Tables of one kind of rope, and a step's rows of them.

@@ -30,6 +30,16 @@ void DecoderWeights::set_vector(Slot slot, int64_t layer, Tensor values) {
   at(slot, layer).vector = std::move(values);
 }
 
+void DecoderWeights::for_each(const std::function<void(const Filled&)>& visit) const {
+  for (int64_t layer = kNoLayer; layer + 1 < static_cast<int64_t>(layers_.size()); ++layer) {
+    for (int slot = 0; slot < kNumSlots; ++slot) {
+      const Entry& entry = at(static_cast<Slot>(slot), layer);
+      if (!entry.matrices.empty() || !entry.vector.empty())
+        visit({static_cast<Slot>(slot), layer, entry.matrices, entry.vector.bytes()});
+    }
+  }
+}
+
 void DecoderWeights::share_matrix(Slot from, Slot to) {
   at(to, kNoLayer).matrices = at(from, kNoLayer).matrices;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +35,16 @@ class DecoderWeights {
 
   /// Memory held.
   size_t bytes() const { return bytes_; }
+
+  /// What is in a slot.
+  struct Filled {
+    Slot slot;
+    int64_t layer;
+    std::span<const PackedWeight* const> matrices;
+    size_t vector_bytes;
+  };
+  /// Calls `visit` for each filled slot. A matrix that two slots share is seen twice.
+  void for_each(const std::function<void(const Filled&)>& visit) const;
 
  private:
   struct Entry {

@@ -11,6 +11,7 @@
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/kernels/kernels.h"
 #include "lmdeploy/models/decoder_spec.h"
+#include "lmdeploy/models/step_work.h"
 
 namespace lmdeploy {
 
@@ -65,6 +66,9 @@ class Model {
   /// and values of all tokens of the step are in the cache before the next one reads it.
   virtual ConstTensorView forward(const StepInput& input, const KvCacheView& cache) = 0;
   virtual size_t weight_bytes() const = 0;
+  /// Of the buffers that steps work in; pages that no step has touched take no memory.
+  virtual size_t buffer_bytes() const = 0;
+  virtual StepWork step_work(const StepShape& shape, DType kv_dtype) const = 0;
 };
 
 /// Throws Error: kUnsupported (architecture not in the registry: the message lists those that are),

@@ -21,6 +21,7 @@ class Workspace {
   Workspace(int64_t bytes, Allocator& allocator)
       : memory_(DType::kI8, {std::max<int64_t>(bytes, 1)}, allocator) {}
 
+  size_t bytes() const { return memory_.bytes(); }
   /// What was taken is free again.
   void reset() { used_ = 0; }
   TensorView take(DType dtype, int64_t rows, int64_t cols) {

@@ -100,21 +100,25 @@ std::string tokenizer_path(const std::string& model_path) {
   return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
-LoadedModel load_pipeline_model(const PipelineConfig& given) {
+LoadedModel load_pipeline_model(const PipelineConfig& config) {
+  check_config(config);
+  return load_pipeline_model(config, *open_checkpoint(local_path(config), {config.model_format}));
+}
+
+LoadedModel load_pipeline_model(const PipelineConfig& given, const Checkpoint& checkpoint) {
   check_config(given);
-  const std::string path = local_path(given);
-  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path, {given.model_format});
-  const PipelineConfig config = with_settings(given, *checkpoint);
+  const std::string& path = checkpoint.path();
+  const PipelineConfig config = with_settings(given, checkpoint);
   LoadedModel loaded;
   ModelInfo& info = loaded.info;
   info.config = config;
   // The text side first: it is quick, and its errors should not come after minutes of loading weights.
   info.tokenizer = load_tokenizer(path);
   info.chat_template = load_chat_template(config, info.tokenizer.get());
-  loaded.runtime = load_runtime(config, *checkpoint);
+  loaded.runtime = load_runtime(config, checkpoint);
   info.spec = loaded.runtime->model->spec();
   info.session_len = loaded.runtime->engine->session_len();
-  info.eos_ids = collect_eos_ids(checkpoint->generation_config(), info.spec.eos_ids, info.tokenizer.get(),
+  info.eos_ids = collect_eos_ids(checkpoint.generation_config(), info.spec.eos_ids, info.tokenizer.get(),
                                  info.chat_template.get());
   return loaded;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/decoder_spec.h"
 #include "lmdeploy/pipeline/pipeline.h"
 #include "lmdeploy/pipeline/prompt_encoder.h"
@@ -38,5 +39,7 @@ std::string tokenizer_path(const std::string& model_path);
 
 /// Throws Error with the path and what to do.
 LoadedModel load_pipeline_model(const PipelineConfig& config);
+/// The same of a checkpoint that is open already; the tokenizer is looked for at its path.
+LoadedModel load_pipeline_model(const PipelineConfig& config, const Checkpoint& checkpoint);
 
 }  // namespace lmdeploy

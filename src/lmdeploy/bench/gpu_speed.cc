@@ -1,0 +1,107 @@
+// A random-weight model of Llama-3-8B's shape on the GPU, as percent of what the card can do: read bandwidth
+// for decode steps, bf16 products for prompts. All in one run on one card.
+//   gpu_bench
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lmdeploy/bench/measure.h"
+#include "lmdeploy/bench/random_checkpoint.h"
+#include "lmdeploy/kernels/cuda/device_probe.h"
+#include "lmdeploy/models/step_runner.h"
+
+namespace lmdeploy {
+namespace {
+
+// Seconds of a step: the median of `runs` after two more.
+double median_seconds(int runs, const std::function<void()>& step) {
+  const auto timed = [&] {
+    cuda::wait_for_device();
+    return seconds_of([&] {
+      step();
+      cuda::wait_for_device();
+    });
+  };
+  spread_of(2, timed);
+  return spread_of(runs, timed).median;
+}
+
+class Bench {
+ public:
+  Bench()
+      : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16)),
+        bandwidth_(cuda::measure_read_bandwidth()),
+        product_rate_(cuda::measure_bf16_product()),
+        model_(load_model(*make_random_checkpoint("llama-8b", DType::kBF16, /*seed=*/1), *kernels_,
+                          {.max_step_tokens = 8192, .max_logit_rows = 256})) {
+    const CudaDevice card = cuda_status().devices.front();
+    std::printf("%s: read %.3f TB/s, bf16 product %.0f TFLOP/s\n", card.name.c_str(), bandwidth_ / 1e12,
+                product_rate_ / 1e12);
+    std::printf("weights %.2f GB\n", static_cast<double>(model_->weight_bytes()) / 1e9);
+  }
+
+  /// `batch` sequences of `context` tokens get one more each.
+  void decode(size_t batch, int64_t context) {
+    StepRunner runner(*model_, *kernels_,
+                      {.kv_dtype = DType::kBF16,
+                       .num_sequences = static_cast<int64_t>(batch),
+                       .max_tokens = context + 64,
+                       .block_len = 64});
+    const std::vector<int> prompt(static_cast<size_t>(context), 7);
+    std::vector<StepRunner::Chunk> chunks;
+    for (size_t s = 0; s < batch; ++s) {
+      runner.start(s, context);
+      const StepRunner::Chunk chunk = {.sequence = s, .ids = prompt};
+      runner.step({&chunk, 1});
+      chunks.push_back({.sequence = s, .ids = std::span(prompt).first(1)});
+    }
+    const double seconds = median_seconds(40, [&] { runner.step(chunks); });
+    const StepWork work =
+        model_->step_work({.num_sequences = static_cast<int64_t>(batch), .kv_len = context}, DType::kBF16);
+    const double limit = (work.weight_bytes + work.kv_bytes) / bandwidth_;
+    report("decode", batch, context, seconds, static_cast<double>(batch) / seconds, limit);
+  }
+
+  void prefill(int64_t tokens) {
+    StepRunner runner(*model_, *kernels_, {.kv_dtype = DType::kBF16, .max_tokens = tokens, .block_len = 64});
+    const std::vector<int> prompt(static_cast<size_t>(tokens), 7);
+    const double seconds = median_seconds(5, [&] {
+      runner.start(0, tokens);
+      const StepRunner::Chunk chunk = {.ids = prompt};
+      runner.step({&chunk, 1});
+    });
+    const StepWork work = model_->step_work({.tokens = tokens, .kv_len = tokens}, DType::kBF16);
+    report("prefill", 1, tokens, seconds, static_cast<double>(tokens) / seconds, work.flops / product_rate_);
+  }
+
+ private:
+  static void report(const char* what, size_t batch, int64_t tokens, double seconds, double rate,
+                     double limit) {
+    std::printf("%s batch %zu, %lld tokens: %.3f ms, %.1f tokens/s, limit %.3f ms, %.1f %% of it\n", what,
+                batch, static_cast<long long>(tokens), seconds * 1e3, rate, limit * 1e3,
+                100 * limit / seconds);
+    std::fflush(stdout);
+  }
+
+  const std::unique_ptr<Kernels> kernels_;
+  const double bandwidth_, product_rate_;  // bytes and operations a second
+  const std::unique_ptr<Model> model_;
+};
+
+}  // namespace
+}  // namespace lmdeploy
+
+int main() try {
+  lmdeploy::Bench bench;
+  bench.decode(1, 128);
+  bench.decode(1, 2048);
+  bench.decode(16, 1024);
+  bench.decode(64, 1024);
+  bench.prefill(2048);
+  bench.prefill(8192);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,32 @@
+// What this machine can do at the moment, to set beside each sample: on shared machines it changes by the
+// minute.
+#pragma once
+
+#include "lmdeploy/bench/memory_reader.h"
+
+namespace lmdeploy {
+
+/// Of all threads together; 0 where it cannot be measured.
+struct MachineLimits {
+  double bytes_per_s = 0;  // read from memory
+  double f32_ops = 0;      // a second, of multiply-adds in registers
+  double int8_ops = 0;     // of byte products, likewise
+};
+
+/// The mean of what was measured before and after a sample.
+MachineLimits mean_of(const MachineLimits& before, const MachineLimits& after);
+
+class MachineProbe {
+ public:
+  /// Reads `bytes` of memory: more than any cache holds.
+  MachineProbe(ThreadPool& threads, int64_t bytes);
+
+  /// Takes some 50 ms.
+  MachineLimits measure();
+
+ private:
+  ThreadPool& threads_;
+  MemoryReader memory_;
+};
+
+}  // namespace lmdeploy

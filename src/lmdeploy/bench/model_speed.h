@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct ModelSpeedOptions {
   int64_t depth = 0;             // tokens before those
   std::vector<int64_t> batches = {1, 8, 16};
   int num_threads = 0;         // 0: all CPUs that this process may use
-  std::string dtype = "auto";  // as PipelineConfig
+  std::string dtype = "auto";  // as PipelineConfig, and so is the next
+  std::optional<bool> int8_activations;
   int rounds = 3;
   int64_t memory_mib = 256;  // that are read to measure the limit: more than any cache holds
 };

@@ -92,9 +92,9 @@ void add_source_flags(CLI::App& command, ModelFlags& flags) {
                                        "Instead of a model: random weights in the shape of a known one")
                            ->check(CLI::IsMember(model_shape_names()))
                            ->excludes(model);
-  command.add_option("--weights", flags.weights, "Kind of the random weights")
+  command.add_option("--weights", flags.weights, "Kind of the random weights; u4_g128: of AWQ and GPTQ, i8_g64: of W8A8")
       ->check(CLI::IsMember(
-          {"bf16", "f16", "f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"}))
+          {"bf16", "f16", "f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "u4_g128", "u4_g32", "i8_g64"}))
       ->default_str("bf16")
       ->needs(shape);
   command.add_option("--seed", flags.options.seed, "Of the random weights")
@@ -122,6 +122,9 @@ void add_measure_flags(CLI::App& command, ModelFlags& flags) {
           "As for chat: float32 keeps activations in f32 where auto takes bytes for quantised weights")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
+  command.add_option("--int8-activations", options.int8_activations, "As for chat")
+      ->type_name("BOOL")
+      ->check(CLI::IsMember({"true", "false"}));
   add_integer(command, "--rounds", options.rounds, "Samples of each figure", 1, 1000);
   add_memory(command, options.memory_mib, "read to measure the limit; more than the caches hold");
   command.add_option("--json", flags.json, "Write all figures to this file too")->type_name("FILE");

@@ -41,11 +41,6 @@ F16 f16_at(const std::byte* p, int offset) {
   return value;
 }
 
-// Element i of a 32-element block is the low nibble of byte i, element 16 + i its high nibble.
-uint8_t nibble(const std::byte* qs, int i) {
-  return i < 16 ? byte_at(qs, i) & 15 : static_cast<uint8_t>(byte_at(qs, i - 16) >> 4);
-}
-
 uint8_t bit(const std::byte* bits, int i) { return (byte_at(bits, i / 8) >> (i % 8)) & 1; }
 
 // The 32-element kinds: d, perhaps min, perhaps 32 high bits, then the low bits.
@@ -62,10 +57,12 @@ void read_small(DType dtype, const QuantKind& kind, const std::byte* p, QuantBlo
   }
   const std::byte* high = p;
   if (kind.bits == 5) p += 4;
-  for (int i = 0; i < 32; ++i) {
-    const int stored = nibble(p, i) | (kind.bits == 5 ? bit(high, i) << 4 : 0);
-    block.q[static_cast<size_t>(i)] = static_cast<int8_t>(stored - kind.bias);
+  int8_t* q = block.q.data();
+  for (int i = 0; i < 16; ++i) {  // element i is the low nibble of byte i, element 16 + i its high nibble
+    q[i] = static_cast<int8_t>((byte_at(p, i) & 15) - kind.bias);
+    q[16 + i] = static_cast<int8_t>((byte_at(p, i) >> 4) - kind.bias);
   }
+  for (int i = 0; kind.bits == 5 && i < 32; ++i) q[i] = static_cast<int8_t>(q[i] + (bit(high, i) << 4));
 }
 
 // Eight 6-bit scales and mins in 12 bytes: 0-3 in the low bits of bytes 0-3 and 4-7; 4-7 have their low four
@@ -89,11 +86,16 @@ void read_q45_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
   read_scales_and_mins(p + 4, block);
   const std::byte* high = p + 16;
   const std::byte* low = kind.bits == 5 ? high + 32 : high;
-  for (int i = 0; i < 256; ++i) {
-    const int byte = byte_at(low, i / 64 * 32 + i % 32);
-    int stored = i % 64 < 32 ? byte & 15 : byte >> 4;
-    if (kind.bits == 5) stored |= ((byte_at(high, i % 32) >> (i / 32)) & 1) << 4;
-    block.q[static_cast<size_t>(i)] = static_cast<int8_t>(stored);
+  for (int run = 0; run < 4; ++run) {
+    int8_t* q = block.q.data() + 64 * run;
+    for (int i = 0; i < 32; ++i) {
+      q[i] = static_cast<int8_t>(byte_at(low, 32 * run + i) & 15);
+      q[32 + i] = static_cast<int8_t>(byte_at(low, 32 * run + i) >> 4);
+    }
+    for (int i = 0; kind.bits == 5 && i < 32; ++i) {
+      q[i] = static_cast<int8_t>(q[i] | (byte_at(high, i) >> (2 * run) & 1) << 4);
+      q[32 + i] = static_cast<int8_t>(q[32 + i] | (byte_at(high, i) >> (2 * run + 1) & 1) << 4);
+    }
   }
 }
 
@@ -101,13 +103,16 @@ void read_q45_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
 // 0-63 are the low nibbles of the half's 64 bytes, 64-127 the high ones; pair j of high byte i is of 32 j +
 // i.
 void read_q6_k(const QuantKind& kind, const std::byte* p, QuantBlock& block) {
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128;
-    const int at = i % 128;
-    const int byte = byte_at(p, half * 64 + at % 64);
-    const int low = at < 64 ? byte & 15 : byte >> 4;
-    const int high = (byte_at(p, 128 + half * 32 + at % 32) >> (at / 32 * 2)) & 3;
-    block.q[static_cast<size_t>(i)] = static_cast<int8_t>((low | (high << 4)) - kind.bias);
+  for (int half = 0; half < 2; ++half) {
+    for (int pair = 0; pair < 4; ++pair) {
+      const std::byte* low = p + half * 64 + pair % 2 * 32;
+      const std::byte* high = p + 128 + half * 32;
+      int8_t* q = block.q.data() + 128 * half + 32 * pair;
+      for (int i = 0; i < 32; ++i) {
+        const int nibble = byte_at(low, i) >> (pair / 2 * 4) & 15;
+        q[i] = static_cast<int8_t>((nibble | (byte_at(high, i) >> (2 * pair) & 3) << 4) - kind.bias);
+      }
+    }
   }
   std::memcpy(block.scales.data(), p + 192, 16);
   block.d = f16_at(p, kQ6_KScale);

@@ -58,19 +58,41 @@ uint32_t get_integer(const std::byte* plane, int bits, int64_t lane, int64_t col
   return (word >> first_bit(column, bits)) & ((1u << bits) - 1);
 }
 
-// One row of a plane: the integers of bits [kFrom, kFrom + kBits) of q.
+// Eight bytes, each below 16, as the nibbles of a word.
+uint32_t nibbles_of(uint64_t bytes) {
+  bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ff;
+  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffff;
+  return static_cast<uint32_t>(bytes | bytes >> 16);
+}
+// Bytes 0, 2, 4 and 6 of eight.
+uint32_t even_bytes_of(uint64_t bytes) {
+  bytes &= 0x00ff00ff00ff00ff;
+  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffff;
+  return static_cast<uint32_t>(bytes | bytes >> 16);
+}
+
+// One row of a plane of 1, 2 or 4 bits: those from bit kFrom of each q.
 template <int kBits, int kFrom>
 void put_integers(std::byte* plane, int64_t lane, const uint8_t* q, int64_t columns) {
-  constexpr int64_t kColumns = kBits == 8 ? 8 : 32 / kBits;  // in whole words
-  constexpr int64_t kWords = kColumns * kBits / 32;
-  for (int64_t first = 0; first < columns; first += kColumns) {
-    uint32_t words[kWords] = {};
-    for (int64_t k = 0; k < kColumns; ++k) {
-      const uint32_t value = (static_cast<uint32_t>(q[first + k]) >> kFrom) & ((1u << kBits) - 1);
-      words[word_index(k, kBits)] |= value << first_bit(k, kBits);
+  constexpr uint64_t kMask = ((1u << kBits) - 1) * 0x0101010101010101;
+  constexpr int64_t kWordColumns = 32 / kBits;
+  for (int64_t first = 0; first < columns; first += kWordColumns) {
+    uint32_t word = 0;
+    for (int64_t k = 0; k < kWordColumns; k += 8) {
+      uint64_t eight;
+      std::memcpy(&eight, q + first + k, sizeof(eight));
+      word |= nibbles_of(eight >> kFrom & kMask) << plane_bit(k, kBits);
     }
-    for (int64_t w = 0; w < kWords; ++w)
-      std::memcpy(plane + ((first * kBits / 32 + w) * kPanelRows + lane) * 4, &words[w], sizeof(uint32_t));
+    std::memcpy(plane + (first / kWordColumns * kPanelRows + lane) * 4, &word, sizeof(word));
+  }
+}
+void put_bytes(std::byte* plane, int64_t lane, const uint8_t* q, int64_t columns) {
+  for (int64_t k = 0; k < columns; k += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, q + k, sizeof(eight));
+    const uint32_t even = even_bytes_of(eight), odd = even_bytes_of(eight >> 8);
+    std::memcpy(plane + (k / 4 * kPanelRows + lane) * 4, &even, sizeof(even));
+    std::memcpy(plane + ((k / 4 + 1) * kPanelRows + lane) * 4, &odd, sizeof(odd));
   }
 }
 
@@ -90,7 +112,7 @@ void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int6
   std::array<uint8_t, 256> q;
   for (size_t k = 0; k < static_cast<size_t>(u.columns); ++k)
     q[k] = static_cast<uint8_t>(block.q[k] + kind.bias);  // 8 bits: two's complement, no bias
-  if (u.low_bits == 8) put_integers<8, 0>(unit, lane, q.data(), u.columns);
+  if (u.low_bits == 8) put_bytes(unit, lane, q.data(), u.columns);
   if (u.low_bits == 4) put_integers<4, 0>(unit, lane, q.data(), u.columns);
   if (u.high_bits == 1) put_integers<1, 4>(unit + u.high, lane, q.data(), u.columns);
   if (u.high_bits == 2) put_integers<2, 4>(unit + u.high, lane, q.data(), u.columns);
@@ -134,26 +156,29 @@ QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind
   return block;
 }
 
-// panel[k][lane] = row[k], with elements of the size of T
+// panel[k][lane] = row `lane` [k], with elements of the size of T; some columns at a time, which the cache
+// holds.
 template <typename T>
-void put_plain_row(std::byte* panel, int64_t lane, const std::byte* row, int64_t cols) {
-  for (int64_t k = 0; k < cols; ++k)
-    std::memcpy(panel + (k * kPanelRows + lane) * static_cast<int64_t>(sizeof(T)),
-                row + k * static_cast<int64_t>(sizeof(T)), sizeof(T));
+void put_plain_rows(std::byte* panel, ConstTensorView part, int64_t first_row, int64_t rows) {
+  constexpr int64_t kTogether = 64;
+  for (int64_t first = 0; first < part.cols(); first += kTogether) {
+    const int64_t end = std::min(part.cols(), first + kTogether);
+    for (int64_t lane = 0; lane < rows; ++lane) {
+      const std::byte* row = part.row_data(first_row + lane);
+      for (int64_t k = first; k < end; ++k) put(panel, k * kPanelRows + lane, get<T>(row, k));
+    }
+  }
 }
 
 void pack_panel(std::byte* panel, int64_t panel_bytes, ConstTensorView part, int64_t first_row) {
-  std::memset(panel, 0, static_cast<size_t>(panel_bytes));
   const int64_t rows = std::min(kPanelRows, part.rows() - first_row);
+  if (rows < kPanelRows) std::memset(panel, 0, static_cast<size_t>(panel_bytes));
+  if (part.dtype() == DType::kF32) return put_plain_rows<uint32_t>(panel, part, first_row, rows);
+  if (!is_quantized(part.dtype())) return put_plain_rows<uint16_t>(panel, part, first_row, rows);
+  const UnitLayout& u = unit_layout(part.dtype());
+  const QuantKind& kind = quant_kind(part.dtype());
   for (int64_t lane = 0; lane < rows; ++lane) {
     const std::byte* row = part.row_data(first_row + lane);
-    if (!is_quantized(part.dtype())) {
-      const auto put = part.dtype() == DType::kF32 ? put_plain_row<uint32_t> : put_plain_row<uint16_t>;
-      put(panel, lane, row, part.cols());
-      continue;
-    }
-    const UnitLayout& u = unit_layout(part.dtype());
-    const QuantKind& kind = quant_kind(part.dtype());
     for (int64_t k = 0; k < part.cols(); k += u.columns)
       put_block(panel + k / u.columns * u.bytes, u, kind, lane,
                 read_quant_block(part.dtype(), row + row_bytes(part.dtype(), k)));

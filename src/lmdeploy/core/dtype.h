@@ -47,7 +47,7 @@ int64_t row_bytes(DType dtype, int64_t num_elements);
 
 inline bool is_quantized(DType dtype) { return dtype >= DType::kQ4_0; }
 /// Integers in groups: a kind that no GGUF file holds.
-inline bool is_integer_group(DType dtype) { return dtype >= DType::kU4G32; }
+constexpr bool is_integer_group(DType dtype) { return dtype >= DType::kU4G32; }
 /// The kinds weights are computed in; 8-bit floats are not among them: without their scales they mean
 /// nothing.
 inline bool is_float(DType dtype) { return dtype <= DType::kBF16; }

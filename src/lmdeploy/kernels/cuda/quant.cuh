@@ -1,5 +1,6 @@
 // Reads weights of any kind, eight consecutive elements of a row at a time. Bit layouts: quant_block.cc; the
-// results are bit-equal to dequantize(): scale * q is exact, only the sum with min rounds.
+// results are bit-equal to dequantize(): of scale * q + min only the sum rounds, of scale * (q - zero) the
+// product.
 #pragma once
 
 #include "lmdeploy/kernels/cuda/types.cuh"
@@ -29,6 +30,14 @@ void with_quant(DType dtype, const Body& body) {
       return body(Type<Quant<DType::kQ5_K>>());
     case DType::kQ6_K:
       return body(Type<Quant<DType::kQ6_K>>());
+    case DType::kU4G32:
+      return body(Type<Quant<DType::kU4G32>>());
+    case DType::kU4G128:
+      return body(Type<Quant<DType::kU4G128>>());
+    case DType::kU5G32:
+      return body(Type<Quant<DType::kU5G32>>());
+    case DType::kI8G64:
+      return body(Type<Quant<DType::kI8G64>>());
     default:
       break;
   }
@@ -101,9 +110,8 @@ __device__ inline void read8_k6(const uint8_t* p, int k, float* w) {
   }
 }
 
-/// w[j] = row[k + j]; k is a multiple of 8.
 template <DType kKind>
-__device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind>) {
+__device__ void read8_ggml(const std::byte* row, int64_t k, float* w) {
   constexpr bool kLarge = kKind == DType::kQ4_K || kKind == DType::kQ5_K || kKind == DType::kQ6_K;
   constexpr int kSize = kLarge ? 256 : 32;
   constexpr int kBytes = kKind == DType::kQ4_0   ? 18
@@ -125,6 +133,41 @@ __device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind>) {
     read8_k6(block, within, w);
   } else {
     read8_k45<kKind == DType::kQ5_K>(block, within, w);
+  }
+}
+
+// {f32 scale, i32 zero, integers}: blocks are multiples of 8 bytes, so that all reads are aligned.
+template <DType kKind>
+__device__ void read8_integer_group(const std::byte* row, int64_t k, float* w) {
+  constexpr bool kNibbles = kKind == DType::kU4G32 || kKind == DType::kU4G128;
+  constexpr int kSize = kKind == DType::kU4G128 ? 128 : kKind == DType::kI8G64 ? 64 : 32;
+  constexpr int kBytes = 8 + (kNibbles ? kSize / 2 : kSize);
+  const std::byte* block = row + k / kSize * kBytes;
+  const auto head = *reinterpret_cast<const int2*>(block);
+  const float scale = __int_as_float(head.x);
+  const int at = static_cast<int>(k % kSize);
+  uint32_t words[2];
+  words[0] = *reinterpret_cast<const uint32_t*>(block + 8 + (kNibbles ? at / 2 : at));
+  if constexpr (!kNibbles) words[1] = *reinterpret_cast<const uint32_t*>(block + 12 + at);
+  for (int j = 0; j < 8; ++j) {
+    int q;
+    if constexpr (kNibbles)
+      q = static_cast<int>(words[0] >> 4 * j & 15);
+    else if constexpr (kKind == DType::kI8G64)
+      q = static_cast<int8_t>(words[j / 4] >> 8 * (j % 4));
+    else
+      q = static_cast<int>(words[j / 4] >> 8 * (j % 4) & 255);
+    w[j] = scale * static_cast<float>(q - head.y);
+  }
+}
+
+/// w[j] = row[k + j]; k is a multiple of 8.
+template <DType kKind>
+__device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind>) {
+  if constexpr (is_integer_group(kKind)) {
+    read8_integer_group<kKind>(row, k, w);
+  } else {
+    read8_ggml<kKind>(row, k, w);
   }
 }
 

@@ -41,7 +41,8 @@ struct PipelineConfig {
   std::optional<int64_t> max_prefill_iters;
   JsonObject hf_overrides;  // merged over config.json
   int num_threads = 0;      // 0: all CPUs this process may use
-  /// On the CPU, products with quantised weights in bytes (docs/configuration.md); unset: takes_int8_activations().
+  /// On the CPU, products with quantised weights in bytes (docs/configuration.md); unset:
+  /// takes_int8_activations().
   std::optional<bool> int8_activations;
   std::optional<ChatTemplateConfig> chat_template;
   std::function<void(int64_t done, int64_t total)> progress;  // bytes of the checkpoint

@@ -1,5 +1,6 @@
 // norm and add_norm: one block for each run of elements that are normalised together.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
 namespace lmdeploy::cuda {
@@ -25,6 +26,7 @@ struct NormArgs {
 template <int N, bool kAdd, typename T>
 __global__ void norm_kernel(NormArgs<T> a) {
   __shared__ float shared[32];
+  wait_for_previous_kernel();
   using Wide = Pack<T, N>;
   for (int64_t run = blockIdx.x; run < a.rows * a.runs; run += gridDim.x) {
     const int64_t t = run / a.runs;
@@ -96,12 +98,12 @@ void run_norm(const char* op, TensorView out, TensorView residual, ConstTensorVi
                               .offset = options.offset};
     const bool wide = is_wide(out, size) && is_wide(residual, size) && is_wide(x, size);
     const int64_t busy = ceil_div(size, wide ? kWidth<T> : 1);
-    const auto threads = static_cast<unsigned>(std::min<int64_t>(512, ceil_div(busy, 32) * 32));
+    const auto threads = static_cast<int>(std::min<int64_t>(512, ceil_div(busy, 32) * 32));
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(args.rows * args.runs, int64_t{1} << 30));
     if (wide)
-      norm_kernel<kWidth<T>, kAdd><<<blocks, threads, 0, stream>>>(args);
+      launch(norm_kernel<kWidth<T>, kAdd, T>, blocks, threads, 0, stream, args);
     else
-      norm_kernel<1, kAdd><<<blocks, threads, 0, stream>>>(args);
+      launch(norm_kernel<1, kAdd, T>, blocks, threads, 0, stream, args);
   });
   check_launch(op, out.shape());
 }

@@ -27,8 +27,7 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kDim>
 constexpr int kStride = kDim + 8;  // elements of a key in shared memory: rows begin in different banks
-template <int kDim>
-constexpr int kWideWarps = kDim <= 128 ? 8 : 4;
+constexpr int kWideWarps = 4;
 
 __device__ inline int thread() { return static_cast<int>(threadIdx.x); }
 __device__ inline int lane() { return thread() % 32; }
@@ -98,6 +97,7 @@ class TileRing {
         data_(reinterpret_cast<T*>(memory + kPlaces * kTileKeys * 8)) {
     if (thread() < 2 * kTileKeys) places_[thread()] = find_place(thread() / kTileKeys);
     found_ = 2;
+    wait_for_previous_kernel();  // the block table has been there before
     __syncthreads();
     for (int i = 1; i < stages; ++i) start_next();
     find_places();
@@ -150,9 +150,11 @@ class TileRing {
   T* data_;          // [stages][2 * kTileKeys][kStride]
 };
 
-/// The two rows of a warp's 16 that a lane has a part of.
+/// The two rows of a warp's 16 that a lane has a part of. Those beyond the tile's see what its last row sees;
+/// a warp that has no other sees no key.
 struct LaneRows {
-  int row[2];       // of the tile; beyond its rows: sees no key
+  int row[2];  // of the tile
+  bool exists[2];
   int first[2];     // key that the row sees
   int position[2];  // of the row, the last key it sees
   int head[2];
@@ -161,10 +163,11 @@ struct LaneRows {
   __device__ LaneRows(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int warp_row) {
     for (int i = 0; i < 2; ++i) {
       row[i] = warp_row + lane() / 4 + 8 * i;
-      const bool exists = row[i] < tile.num_rows;
-      position[i] = exists ? tile.position(row[i], a.group) : -1;
+      exists[i] = row[i] < tile.num_rows;
+      const int like = min(row[i], tile.num_rows - 1);
+      position[i] = warp_row < tile.num_rows ? tile.position(like, a.group) : -1;
       first[i] = a.window == 0 ? 0 : position[i] - a.window + 1;
-      head[i] = exists ? kv_head * a.group + tile.head(row[i], a.group) : 0;
+      head[i] = kv_head * a.group + tile.head(like, a.group);
       slope[i] = a.slopes == nullptr ? 0 : a.slopes[head[i]];
     }
   }
@@ -179,9 +182,9 @@ struct Queries {
   __device__ Queries(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows) {
     const std::byte* row[2];
     for (int i = 0; i < 2; ++i)
-      row[i] = rows.position[i] < 0 ? nullptr
-                                    : a.q + tile.token(rows.row[i], a.group) * a.q_stride_bytes +
-                                          int64_t{rows.head[i]} * a.head_dim * 2;
+      row[i] = !rows.exists[i] ? nullptr
+                               : a.q + tile.token(rows.row[i], a.group) * a.q_stride_bytes +
+                                     int64_t{rows.head[i]} * a.head_dim * 2;
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k)
 #pragma unroll
@@ -275,6 +278,21 @@ __device__ void split_weights(float first, float second, uint32_t& high, uint32_
 #endif
 }
 
+/// Whether all of a warp's rows see all of `count` keys, and whether none sees any.
+struct Sight {
+  bool all, none;
+  __device__ Sight(const LaneRows& rows, int first_key, int count) {
+    const int last = first_key + count - 1;
+    bool every = true, any = false;
+    for (int i = 0; i < 2; ++i) {
+      every = every && rows.sees(i, first_key) && rows.sees(i, last);
+      any = any || (rows.position[i] >= first_key && rows.first[i] <= last);
+    }
+    all = __all_sync(~0u, every);
+    none = !__any_sync(~0u, any);
+  }
+};
+
 /// Weighted values of a span: for each of the lane's rows, columns n * 8 + lane % 4 * 2 + {0, 1}.
 template <int kCols>
 struct Sums {
@@ -307,12 +325,16 @@ struct Sums {
   }
 };
 
+/// Of a pair's halves: the sign bit is set where the exponent is that of NaN and infinity.
+template <typename T>
+__device__ uint32_t carry_of_exponents(uint32_t pair) {
+  constexpr uint32_t kExponents = std::is_same_v<T, __half> ? 0x7c007c00 : 0x7f807f80;
+  return (pair & kExponents) + (0x80008000 - kExponents);
+}
 /// The halves of a pair that are NaN or infinite, as all ones.
 template <typename T>
 __device__ uint32_t not_finite(uint32_t pair) {
-  constexpr uint32_t kExponent = std::is_same_v<T, __half> ? 0x7c00 : 0x7f80;
-  return ((pair & kExponent) == kExponent ? 0xffffu : 0) |
-         ((pair >> 16 & kExponent) == kExponent ? 0xffff0000u : 0);
+  return (carry_of_exponents<T>(pair) >> 15 & 0x00010001) * 0xffff;
 }
 
 /// Which of 16 keys the lane's rows see, as 1 and 0 of T: a factor of mma().
@@ -329,11 +351,12 @@ __device__ void seen_keys(const LaneRows& rows, int first_key, uint32_t (&seen)[
 template <typename T>
 __device__ void poison(uint32_t (&b)[4], const LaneRows& rows, int first_key, float (&first)[4],
                        float (&second)[4]) {
-  uint32_t bad[4];
-  for (int i = 0; i < 4; ++i) bad[i] = not_finite<T>(b[i]);
-  if (!__any_sync(~0u, (bad[0] | bad[1] | bad[2] | bad[3]) != 0)) return;
+  uint32_t any = 0;
+  for (int i = 0; i < 4; ++i) any |= carry_of_exponents<T>(b[i]);
+  if (!__any_sync(~0u, (any & 0x80008000) != 0)) return;
   const uint32_t ones = pack<T>(1, 1);
-  uint32_t seen[4];
+  uint32_t bad[4], seen[4];
+  for (int i = 0; i < 4; ++i) bad[i] = not_finite<T>(b[i]);
   seen_keys<T>(rows, first_key, seen);
   float count[2][4] = {};
   for (int j = 0; j < 2; ++j) mma<T>(count[j], seen, bad[2 * j] & ones, bad[2 * j + 1] & ones);
@@ -346,8 +369,8 @@ __device__ void poison(uint32_t (&b)[4], const LaneRows& rows, int first_key, fl
 
 /// sums += weights of 16 keys * their values; `values` is the first key's first column.
 template <typename T, int kDim, bool kEdge, int kCols>
-__device__ void add_values(Sums<kCols>& sums, const uint32_t (&high)[4], const uint32_t (&low)[4],
-                           const T* values, const LaneRows& rows, int first_key) {
+__device__ void multiply_values(Sums<kCols>& sums, const uint32_t (&high)[4], const uint32_t (&low)[4],
+                                const T* values, const LaneRows& rows, int first_key) {
   constexpr int kTiles = kCols / 8,
                 kGroup = kTiles % 4 == 0 ? 4 : 2;  // columns that are in registers at once
   const uint32_t ones = pack<T>(1, 1);
@@ -372,6 +395,18 @@ __device__ void add_values(Sums<kCols>& sums, const uint32_t (&high)[4], const u
       mma<T>(sums.values[n + j], low, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
 #endif
   }
+}
+
+/// The same; keys that no row sees have no weight.
+template <typename T, int kDim, bool kEdge, int kCols>
+__device__ void add_values(Sums<kCols>& sums, const uint32_t (&high)[4], const uint32_t (&low)[4],
+                           const T* values, const LaneRows& rows, int first_key) {
+  if constexpr (kEdge) {
+    const Sight sight(rows, first_key, 16);
+    if (sight.none) return;
+    if (!sight.all) return multiply_values<T, kDim, true>(sums, high, low, values, rows, first_key);
+  }
+  multiply_values<T, kDim, false>(sums, high, low, values, rows, first_key);
 }
 
 /// How a span's sums join those before it.
@@ -399,21 +434,6 @@ __device__ T* out_row(const AttentionArgs& a, const AttentionTile& tile, int row
   return reinterpret_cast<T*>(a.out + tile.token(row, a.group) * a.out_stride_bytes) +
          int64_t{head} * a.head_dim;
 }
-
-/// Whether all of a warp's rows see all keys of a tile, and whether none sees any.
-struct Sight {
-  bool all, none;
-  __device__ Sight(const LaneRows& rows, int first_key, int end_key) {
-    const int last = min(first_key + kTileKeys, end_key) - 1;
-    bool every = first_key + kTileKeys <= end_key, any = false;
-    for (int i = 0; i < 2; ++i) {
-      every = every && rows.sees(i, first_key) && rows.sees(i, first_key + kTileKeys - 1);
-      any = any || (rows.position[i] >= first_key && rows.first[i] <= last);
-    }
-    all = __all_sync(~0u, every);
-    none = !__any_sync(~0u, any);
-  }
-};
 
 // ---- wide: a warp for each 16 rows ----
 
@@ -476,7 +496,7 @@ template <typename T, int kCols>
 __device__ void store_rows(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows,
                            const Sums<kCols>& sums, int first_col) {
   for (int i = 0; i < 2; ++i) {
-    if (rows.position[i] < 0) continue;
+    if (!rows.exists[i]) continue;
     const float factor = last_factor(a, rows.head[i], sums.max[i], sums.weights[2 * i]);
     T* out = out_row<T>(a, tile, rows.row[i], rows.head[i]);
 #pragma unroll
@@ -491,7 +511,7 @@ __device__ void store_rows(const AttentionArgs& a, const AttentionTile& tile, co
 
 template <typename T, int kDim>
 struct WideMemory {
-  static constexpr int kThreads = kWideWarps<kDim> * 32;
+  static constexpr int kThreads = kWideWarps * 32;
   using Ring = TileRing<T, kDim, kThreads>;
   static constexpr int kTotalBytes = kDim / 2 * kThreads * 4;
   static constexpr int kBytes = kTotalBytes + Ring::bytes(2);
@@ -499,31 +519,29 @@ struct WideMemory {
 
 /// `least_rows`: sequences of fewer are the narrow kernel's.
 template <typename T, int kDim>
-__global__ __launch_bounds__(kWideWarps<kDim> * 32,
+__global__ __launch_bounds__(kWideWarps * 32,
                              1) void wide_attention_kernel(const __grid_constant__ AttentionArgs a,
                                                            int least_rows) {
 #if LMDEPLOY_HAS_MMA
   using Memory = WideMemory<T, kDim>;
   extern __shared__ float4 memory[];
-  const int kv_head = static_cast<int>(blockIdx.y);
-  // The last rows see most keys: they begin.
-  const AttentionTile tile =
-      find_attention_tile<kWideWarps<kDim> * kWarpRows>(a, static_cast<int>(gridDim.x - 1 - blockIdx.x));
-  wait_for_previous_kernel();
-  if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return;
+  // The last rows see most keys: they begin, of all heads.
+  const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x), kv_head = block % a.num_kv_heads;
+  const AttentionTile tile = find_attention_tile<kWideWarps * kWarpRows>(a, block / a.num_kv_heads);
+  if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
   const LaneRows rows(a, tile, kv_head, thread() / 32 * kWarpRows);
-  const Queries<T, kDim> q(a, tile, rows);
   auto* bytes = reinterpret_cast<std::byte*>(memory);
   Total<kDim, Memory::kThreads> total{reinterpret_cast<float*>(bytes)};
   typename Memory::Ring ring(a, tile, keys, kv_head, bytes + Memory::kTotalBytes, 2, keys.first_tile(),
                              keys.end_tile());
+  const Queries<T, kDim> q(a, tile, rows);
   Sums<kDim> sums;
   sums.clear();
   for (int t = keys.first_tile(); t < keys.end_tile(); ++t) {
     const int first_key = t * kTileKeys;
     const T* loaded = ring.take();
-    const Sight sight(rows, first_key, keys.end);
+    const Sight sight(rows, first_key, kTileKeys);
     if (sight.all)
       attend_tile<T, kDim, false>(a, rows, q, loaded, first_key, sums);
     else if (!sight.none)
@@ -607,7 +625,7 @@ __device__ void store_partial(const AttentionArgs& a, const LaneRows& rows, int 
                               const Sums<kCols>& sums) {
   const int warp = thread() / 32;
   for (int i = 0; i < 2; ++i) {
-    if (rows.position[i] < 0) continue;
+    if (!rows.exists[i]) continue;
     float* row = partial_row(a, item, span, rows.row[i]);
     for (int n = 0; n < kCols / 8; ++n) {
       const int d = warp * kCols + n * 8 + lane() % 4 * 2;
@@ -660,28 +678,27 @@ __global__ __launch_bounds__(kNarrowThreads) void narrow_attention_kernel(
   auto& memory = *reinterpret_cast<Memory*>(raw_memory);
   const int kv_head = static_cast<int>(blockIdx.y);
   const AttentionTile tile = find_attention_tile<kWarpRows>(a, static_cast<int>(blockIdx.x));
-  wait_for_previous_kernel();
-  if (tile.num_rows == 0 || tile.sequence_rows > most_rows) return;
+  if (tile.num_rows == 0 || tile.sequence_rows > most_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
   const int first_span = keys.first / kSpan, end_span = (keys.end + kSpan - 1) / kSpan;
   const int first = max(first_span, static_cast<int>(blockIdx.z) * spans_per_block),
             end = min(end_span, (static_cast<int>(blockIdx.z) + 1) * spans_per_block);
-  if (first >= end) return;
+  if (first >= end) return wait_for_previous_kernel();
   const int first_tile = max(keys.first_tile(), first * kSpanTiles),
             end_tile = min(keys.end_tile(), end * kSpanTiles);
   const int item = static_cast<int>(blockIdx.x * gridDim.y + blockIdx.y);
   const LaneRows rows(a, tile, kv_head, 0);
-  const Queries<T, kDim> q(a, tile, rows);
   typename Memory::Ring ring(a, tile, keys, kv_head,
                              reinterpret_cast<std::byte*>(raw_memory) + Memory::kBytes, stages, first_tile,
                              end_tile);
+  const Queries<T, kDim> q(a, tile, rows);
   Sums<kCols> sums, total;
   sums.clear();
   total.clear();
   for (int t = first_tile; t < end_tile; ++t) {
     const int first_key = t * kTileKeys;
     const T* loaded = ring.take();
-    if (Sight(rows, first_key, keys.end).all)
+    if (Sight(rows, first_key, kTileKeys).all)
       attend_shared_tile<T, kDim, false>(a, rows, q, loaded, first_key, memory, sums);
     else
       attend_shared_tile<T, kDim, true>(a, rows, q, loaded, first_key, memory, sums);
@@ -720,8 +737,8 @@ void allow_shared_memory(int bytes) {
 template <typename T, int kDim>
 void run_wide(const AttentionArgs& args, int64_t tokens, int least_rows, cudaStream_t stream) {
   using Memory = WideMemory<T, kDim>;
-  const int64_t tiles = tokens * args.group / (kWideWarps<kDim> * kWarpRows) + args.num_seqs;
-  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(args.num_kv_heads));
+  const int64_t tiles = tokens * args.group / (kWideWarps * kWarpRows) + args.num_seqs;
+  const dim3 grid(static_cast<unsigned>(tiles * args.num_kv_heads));
   allow_shared_memory<wide_attention_kernel<T, kDim>>(Memory::kBytes);
   launch(wide_attention_kernel<T, kDim>, grid, Memory::kThreads, Memory::kBytes, stream, args, least_rows);
 }
@@ -769,7 +786,7 @@ bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
   while (stages > 1 && NarrowMemory<T, kDim>::bytes(stages) > device.shared_bytes) --stages;
   if (stages < 2) return false;
   // Rows of a sequence from which on it is the wide kernel's: where that one fills at least half the device.
-  const int64_t wide_blocks = tokens * args.group / (kWideWarps<kDim> * kWarpRows) * args.num_kv_heads;
+  const int64_t wide_blocks = tokens * args.group / (kWideWarps * kWarpRows) * args.num_kv_heads;
   const bool wide = tokens > args.num_seqs && 2 * wide_blocks >= device.num_sms &&
                     WideMemory<T, kDim>::kBytes <= device.shared_bytes;
   const int least_rows = 2 * kWarpRows;

@@ -19,7 +19,7 @@ struct FewTokensArgs {
 
 constexpr int kMostFewTokens = 16;
 
-/// x and weight are of T, with rows of whole 16 bytes.
+/// x and weight are of T, with rows of whole 16 bytes; at most kMostFewTokens.
 template <typename T>
 void run_few_tokens(const FewTokensArgs& args, cudaStream_t stream);
 

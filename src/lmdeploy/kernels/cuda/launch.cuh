@@ -10,7 +10,7 @@ namespace lmdeploy::cuda {
 
 /// Every kernel that launch() starts calls it once in each thread before it touches what other kernels write
 /// or read: until then only weights and a step's arrays may be read. The kernel after it is let in here, so
-/// that no more than two overlap.
+/// that no more than two overlap: more of them take each other's place on the multiprocessors.
 __device__ inline void wait_for_previous_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

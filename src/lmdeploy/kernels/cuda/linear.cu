@@ -83,10 +83,13 @@ MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
           .out_type = out.dtype()};
 }
 
-// Where a kernel of this back end beats the library: weights of 16 bits that x matches, few tokens.
+// Where a kernel of this back end beats the library: weights of 16 bits that x matches, few tokens. Each
+// block of it reads all tokens: beyond eight of them L1 must hold them.
 bool suits_few_tokens(const MatmulShape& shape, DType weight_dtype, const DeviceLimits& device) {
-  return device.major >= 8 && shape.tokens <= kMostFewTokens && weight_dtype == shape.type &&
-         shape.type != DType::kF32;
+  constexpr int64_t kL1Bytes = 160 << 10;
+  const bool few =
+      shape.tokens <= 8 || (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
+  return few && device.major >= 8 && weight_dtype == shape.type && shape.type != DType::kF32;
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ __device__ void update_softmax(const AttentionArgs& a, const Shared& s) {
       sum += p;
     }
     sum = warp_sum(sum);
+    __syncwarp();  // all lanes have read the old maximum
     if (lane > 0) continue;
     const float decay = old_max == -INFINITY ? 0 : expf(old_max - max);
     s.decay[r] = decay;

@@ -27,7 +27,7 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kDim>
 constexpr int kStride = kDim + 8;  // elements of a key in shared memory: rows begin in different banks
-constexpr int kWideWarps = 4;
+constexpr int kWideWarps = 8, kWideThreads = kWideWarps * 32, kWideStages = 2;
 
 __device__ inline int thread() { return static_cast<int>(threadIdx.x); }
 __device__ inline int lane() { return thread() % 32; }
@@ -202,7 +202,7 @@ template <typename T, int kDim, int kCount>
 __device__ void multiply_keys(float (&scores)[kCount][4], const Queries<T, kDim>& q, const T* keys) {
   const T* row = keys + (lane() % 8 + lane() / 16 * 8) * kStride<kDim> + lane() / 8 % 2 * 8;
 #pragma unroll
-  for (int k = 0; k < kDim / 16; ++k)
+  for (int k = 0; k < kDim / 16; ++k) {
 #pragma unroll
     for (int n = 0; n < kCount; n += 2) {
       uint32_t b[4];
@@ -210,6 +210,7 @@ __device__ void multiply_keys(float (&scores)[kCount][4], const Queries<T, kDim>
       mma<T>(scores[n], q.parts[k], b[0], b[1]);
       mma<T>(scores[n + 1], q.parts[k], b[2], b[3]);
     }
+  }
 }
 
 /// A product that soft cap and ALiBi make a score.
@@ -271,11 +272,7 @@ template <typename T>
 __device__ void split_weights(float first, float second, uint32_t& high, uint32_t& low) {
   high = pack<T>(first, second);
   const float2 rounded = unpack<T>(high);
-#ifndef LMDEPLOY_ONE_WEIGHT
   low = pack<T>(__fsub_rn(first, rounded.x), __fsub_rn(second, rounded.y));
-#else
-  low = 0;
-#endif
 }
 
 /// Whether all of a warp's rows see all of `count` keys, and whether none sees any.
@@ -388,12 +385,10 @@ __device__ void multiply_values(Sums<kCols>& sums, const uint32_t (&high)[4], co
 #pragma unroll
     for (int j = 0; j < kGroup; ++j)
       mma<T>(sums.values[n + j], high, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-#ifndef LMDEPLOY_ONE_WEIGHT
     if (n == 0) mma<T>(sums.weights, low, ones, ones);
 #pragma unroll
     for (int j = 0; j < kGroup; ++j)
       mma<T>(sums.values[n + j], low, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-#endif
   }
 }
 
@@ -461,10 +456,10 @@ __device__ void attend_tile(const AttentionArgs& a, const LaneRows& rows, const 
   }
 }
 
-/// The spans before the present one. Values are in shared memory: a span's need all registers.
-template <int kDim, int kThreads>
+/// The spans before the present one. It is needed once a span only: the compiler keeps it in local memory.
+template <int kDim>
 struct Total {
-  float* values;  // [kDim / 2][kThreads]
+  float values[kDim / 2];
   float sum[2] = {0, 0}, max[2] = {-INFINITY, -INFINITY};
   bool empty = true;
 
@@ -477,7 +472,7 @@ struct Total {
       for (int n = 0; n < kDim / 8; ++n)
 #pragma unroll
         for (int j = 2 * i; j < 2 * i + 2; ++j)
-          sums.values[n][j] = join(values[(n * 4 + j) * kThreads + thread()], sums.values[n][j]);
+          sums.values[n][j] = join(values[n * 4 + j], sums.values[n][j]);
       sums.weights[2 * i] = join(sum[i], sums.weights[2 * i]);
       sums.max[i] = join.max;
     }
@@ -488,7 +483,7 @@ struct Total {
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) values[(n * 4 + j) * kThreads + thread()] = sums.values[n][j];
+      for (int j = 0; j < 4; ++j) values[n * 4 + j] = sums.values[n][j];
   }
 };
 
@@ -510,20 +505,14 @@ __device__ void store_rows(const AttentionArgs& a, const AttentionTile& tile, co
 }
 
 template <typename T, int kDim>
-struct WideMemory {
-  static constexpr int kThreads = kWideWarps * 32;
-  using Ring = TileRing<T, kDim, kThreads>;
-  static constexpr int kTotalBytes = kDim / 2 * kThreads * 4;
-  static constexpr int kBytes = kTotalBytes + Ring::bytes(2);
-};
+using WideRing = TileRing<T, kDim, kWideThreads>;
 
 /// `least_rows`: sequences of fewer are the narrow kernel's.
 template <typename T, int kDim>
-__global__ __launch_bounds__(kWideWarps * 32,
+__global__ __launch_bounds__(kWideThreads,
                              1) void wide_attention_kernel(const __grid_constant__ AttentionArgs a,
                                                            int least_rows) {
 #if LMDEPLOY_HAS_MMA
-  using Memory = WideMemory<T, kDim>;
   extern __shared__ float4 memory[];
   // The last rows see most keys: they begin, of all heads.
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x), kv_head = block % a.num_kv_heads;
@@ -531,11 +520,10 @@ __global__ __launch_bounds__(kWideWarps * 32,
   if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
   const LaneRows rows(a, tile, kv_head, thread() / 32 * kWarpRows);
-  auto* bytes = reinterpret_cast<std::byte*>(memory);
-  Total<kDim, Memory::kThreads> total{reinterpret_cast<float*>(bytes)};
-  typename Memory::Ring ring(a, tile, keys, kv_head, bytes + Memory::kTotalBytes, 2, keys.first_tile(),
-                             keys.end_tile());
+  WideRing<T, kDim> ring(a, tile, keys, kv_head, reinterpret_cast<std::byte*>(memory), kWideStages,
+                         keys.first_tile(), keys.end_tile());
   const Queries<T, kDim> q(a, tile, rows);
+  Total<kDim> total;
   Sums<kDim> sums;
   sums.clear();
   for (int t = keys.first_tile(); t < keys.end_tile(); ++t) {
@@ -736,11 +724,11 @@ void allow_shared_memory(int bytes) {
 
 template <typename T, int kDim>
 void run_wide(const AttentionArgs& args, int64_t tokens, int least_rows, cudaStream_t stream) {
-  using Memory = WideMemory<T, kDim>;
+  constexpr int kBytes = WideRing<T, kDim>::bytes(kWideStages);
   const int64_t tiles = tokens * args.group / (kWideWarps * kWarpRows) + args.num_seqs;
-  const dim3 grid(static_cast<unsigned>(tiles * args.num_kv_heads));
-  allow_shared_memory<wide_attention_kernel<T, kDim>>(Memory::kBytes);
-  launch(wide_attention_kernel<T, kDim>, grid, Memory::kThreads, Memory::kBytes, stream, args, least_rows);
+  allow_shared_memory<wide_attention_kernel<T, kDim>>(kBytes);
+  launch(wide_attention_kernel<T, kDim>, dim3(static_cast<unsigned>(tiles * args.num_kv_heads)), kWideThreads,
+         kBytes, stream, args, least_rows);
 }
 
 /// Blocks that share a tile: so many that the device is full and stays so to the end, and that no block has
@@ -785,14 +773,19 @@ bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
   int stages = kMostStages;
   while (stages > 1 && NarrowMemory<T, kDim>::bytes(stages) > device.shared_bytes) --stages;
   if (stages < 2) return false;
-  // Rows of a sequence from which on it is the wide kernel's: where that one fills at least half the device.
-  const int64_t wide_blocks = tokens * args.group / (kWideWarps * kWarpRows) * args.num_kv_heads;
-  const bool wide = tokens > args.num_seqs && 2 * wide_blocks >= device.num_sms &&
-                    WideMemory<T, kDim>::kBytes <= device.shared_bytes;
-  const int least_rows = 2 * kWarpRows;
-  if (wide) run_wide<T, kDim>(args, tokens, least_rows, stream);
-  if (!wide || args.num_seqs > 1)
-    run_narrow<T, kDim>(args, tokens, wide ? least_rows - 1 : INT32_MAX, stages, device, scratch, stream);
+  int most_narrow_rows = INT32_MAX;
+  // Longer heads would need more registers than a thread of the wide kernel has.
+  if constexpr (kDim <= 128) {
+    // The wide kernel pays where it fills at least half the device.
+    const int64_t blocks = tokens * args.group / (kWideWarps * kWarpRows) * args.num_kv_heads;
+    if (tokens > args.num_seqs && 2 * blocks >= device.num_sms &&
+        WideRing<T, kDim>::bytes(kWideStages) <= device.shared_bytes) {
+      most_narrow_rows = 2 * kWarpRows - 1;
+      run_wide<T, kDim>(args, tokens, most_narrow_rows + 1, stream);
+    }
+  }
+  if (most_narrow_rows == INT32_MAX || args.num_seqs > 1)
+    run_narrow<T, kDim>(args, tokens, most_narrow_rows, stages, device, scratch, stream);
   check_launch("attention", {tokens, args.num_kv_heads * args.group, args.head_dim});
   return true;
 }

@@ -81,7 +81,7 @@ class CudaKernels final : public Kernels {
   bool multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
 
   Allocator& host_memory(size_t bytes) const override {
-    constexpr size_t kLarge = size_t{1} << 20;
+    constexpr size_t kLarge = size_t{64} << 10;
     return bytes >= kLarge ? pinned_allocator() : host_allocator();
   }
   void do_upload(std::byte* device, const std::byte* host, size_t bytes) const override;

@@ -152,7 +152,8 @@ class Kernels {
   virtual size_t available_memory() const;
 
   /// Records the calls that `ops` makes, without making them: no copies between host and device among them,
-  /// and the same calls have been made before. Null where calls cost so little that nothing is gained.
+  /// and the same calls have been made before. Null where calls cost so little that nothing is gained, or
+  /// where there is no memory for a recording.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& ops) const;
 
   /// `host` for ops to read: the view itself where they read host memory, else a copy in `buffer`, which

@@ -35,7 +35,8 @@ AttentionArgs attention_args(TensorView out, ConstTensorView q, const KvCacheVie
   a.sinks = o.sinks ? o.sinks->row<float>(0) : nullptr;
   a.slopes = o.alibi_slopes ? o.alibi_slopes->row<float>(0) : nullptr;
   a.alibi_in_bf16 = o.alibi_in_bf16;
-  a.num_spans = static_cast<int>(ceil_div(batch.block_table.cols() * l.block_len, kSpan));
+  a.num_spans =
+      static_cast<int>(std::max<int64_t>(1, ceil_div(batch.block_table.cols() * l.block_len, kSpan)));
   return a;
 }
 

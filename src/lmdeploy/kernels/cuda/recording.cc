@@ -8,10 +8,8 @@ namespace {
 
 class GraphRecording final : public Recording {
  public:
-  GraphRecording(cudaGraph_t graph, cudaStream_t stream, const Scratch& scratch)
-      : stream_(stream), scratch_(scratch), scratch_version_(scratch.version()) {
-    check(cudaGraphInstantiate(&executable_, graph, 0), "make a graph of the step");
-  }
+  GraphRecording(cudaGraphExec_t executable, cudaStream_t stream, const Scratch& scratch)
+      : stream_(stream), scratch_(scratch), scratch_version_(scratch.version()), executable_(executable) {}
   ~GraphRecording() override { cudaGraphExecDestroy(executable_); }
   GraphRecording(const GraphRecording&) = delete;
   GraphRecording& operator=(const GraphRecording&) = delete;
@@ -26,7 +24,7 @@ class GraphRecording final : public Recording {
   const cudaStream_t stream_;
   const Scratch& scratch_;
   const int64_t scratch_version_;
-  cudaGraphExec_t executable_ = nullptr;
+  const cudaGraphExec_t executable_;
 };
 
 }  // namespace
@@ -47,7 +45,14 @@ std::unique_ptr<Recording> CudaKernels::record(const std::function<void()>& ops)
   const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype(&cudaGraphDestroy)> owner(
       graph, &cudaGraphDestroy);
   LMD_CHECK(scratch_.version() == scratch_version, "ops that are recorded have grown their scratch memory");
-  return std::make_unique<GraphRecording>(graph, stream_, scratch_);
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+  if (status == cudaErrorMemoryAllocation) {  // calls one by one need none
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "make a graph of a step");
+  return std::make_unique<GraphRecording>(executable, stream_, scratch_);
 }
 
 }  // namespace lmdeploy::cuda

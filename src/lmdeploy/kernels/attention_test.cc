@@ -263,6 +263,86 @@ const AttentionCase kOptionCases[] = {
      .alibi = Alibi::kBf16},
 };
 
+// Prompts whose rows fill a GPU, and decoding whose keys are split over it: rows beyond and below the tiles
+// (64 or 128 rows, 16 of them a warp; 64 keys), groups up to 16, a window that begins inside a tile,
+// sequences of every length beside each other.
+const AttentionCase kTileCases[] = {
+    {.name = "prompt",
+     .sequences = {{300, 300}},
+     .num_heads = 32,
+     .num_kv_heads = 8,
+     .head_dim = 64,
+     .block_len = 64},
+    {.name = "prompts_and_decoding",
+     .sequences = {{300, 290}, {1, 1}, {65, 65}, {40, 0}, {200, 1}, {129, 3}, {64, 64}},
+     .num_heads = 32,
+     .num_kv_heads = 8,
+     .head_dim = 128,
+     .block_len = 32,
+     .padding = 8},
+    {.name = "prompt_all_options",
+     .sequences = {{700, 330}, {2, 2}, {128, 128}},
+     .num_heads = 32,
+     .num_kv_heads = 16,
+     .head_dim = 64,
+     .window = 100,
+     .soft_cap = 10,
+     .sinks = true,
+     .alibi = Alibi::kF32},
+    {.name = "prompt_alibi_in_bf16",
+     .sequences = {{290, 290}},
+     .num_heads = 32,
+     .num_kv_heads = 32,
+     .head_dim = 72,
+     .block_len = 128,
+     .alibi = Alibi::kBf16},
+    {.name = "prompt_head_dim_192",
+     .sequences = {{300, 300}},
+     .num_heads = 16,
+     .num_kv_heads = 8,
+     .head_dim = 192},
+    {.name = "prompt_head_dim_256",
+     .sequences = {{300, 290}, {17, 17}},
+     .num_heads = 16,
+     .num_kv_heads = 8,
+     .head_dim = 256,
+     .window = 70},
+    {.name = "prompt_group_1",
+     .sequences = {{400, 400}},
+     .num_heads = 24,
+     .num_kv_heads = 24,
+     .head_dim = 80},
+    {.name = "prompt_group_16",
+     .sequences = {{600, 300}},
+     .num_heads = 32,
+     .num_kv_heads = 2,
+     .head_dim = 112},
+    {.name = "prompt_group_3", .sequences = {{513, 512}}, .num_heads = 15, .num_kv_heads = 5, .head_dim = 96},
+    {.name = "decoding",
+     .sequences = {{2000, 1}, {1, 1}, {300, 1}, {256, 1}, {257, 1}, {1024, 1}},
+     .num_heads = 8,
+     .num_kv_heads = 2,
+     .head_dim = 128},
+    {.name = "decoding_window",
+     .sequences = {{2000, 1}, {5, 1}, {300, 2}, {99, 1}, {356, 1}},
+     .num_heads = 8,
+     .num_kv_heads = 2,
+     .head_dim = 64,
+     .block_len = 128,
+     .window = 100,
+     .sinks = true},
+    {.name = "decoding_far",
+     .sequences = {{9000, 1}, {70, 1}},
+     .num_heads = 3,
+     .head_dim = 64,
+     .block_len = 64},
+    {.name = "decoding_many",
+     .sequences = std::vector<Sequence>(80, {70, 1}),
+     .num_heads = 16,
+     .num_kv_heads = 8,
+     .head_dim = 128},
+};
+
 std::vector<AttentionCase> shape_cases() {
   std::vector<AttentionCase> cases;
   for (const int64_t head_dim : {64, 80, 96, 112, 128, 192, 256, 576})
@@ -320,6 +400,10 @@ INSTANTIATE_TEST_SUITE_P(Options, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(kOptionCases)),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Tiles, AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
+                                            ::testing::ValuesIn(kTileCases)),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(shape_cases())),
@@ -333,6 +417,22 @@ const AttentionCase kEqualCases[] = {
      .num_kv_heads = 2,
      .head_dim = 24,
      .block_len = 32},
+    // Whole, it fills a GPU with tiles of many rows; in chunks it does not.
+    {.name = "many_heads",
+     .sequences = {{1060, 1060}, {517, 1}, {60, 60}},
+     .num_heads = 16,
+     .num_kv_heads = 4,
+     .head_dim = 64,
+     .block_len = 32},
+    {.name = "many_heads_window_300",
+     .sequences = {{1060, 1060}, {517, 3}, {60, 60}},
+     .num_heads = 32,
+     .num_kv_heads = 8,
+     .head_dim = 128,
+     .block_len = 64,
+     .window = 300,
+     .soft_cap = 10,
+     .sinks = true},
     {.name = "window_30",
      .sequences = {{1060, 1060}, {517, 1}, {60, 60}},
      .num_heads = 3,
@@ -366,7 +466,8 @@ class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<Backend, A
 TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
   const auto& [backend, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const Problem problem(c, DType::kF16, dtype_of(backend));
+  const DType activation = dtype_of(backend);
+  const Problem problem(c, activation == DType::kF32 ? DType::kF16 : activation, activation);
   const Kernels& kernels = kernels_of(backend);
   const TestTensor whole = problem.run(kernels, dtype_of(backend), {0}, {{1060, 1060}});
   for (const int64_t chunk : {1, 7, 64, 500, 777}) {
@@ -383,7 +484,8 @@ TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
 TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
   const auto& [backend, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const Problem problem(c, DType::kBF16, dtype_of(backend));
+  const DType activation = dtype_of(backend);
+  const Problem problem(c, activation == DType::kF32 ? DType::kBF16 : activation, activation);
   const Kernels& kernels = kernels_of(backend);
   const TestTensor all = problem.run_all(kernels, dtype_of(backend));
   int64_t row = 0;
@@ -416,41 +518,67 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionEqualTest,
 class AttentionBackendTest : public ::testing::TestWithParam<Backend> {
  protected:
   DType dtype() const { return dtype_of(GetParam()); }
+  /// Of the cache: a GPU has other kernels where activations are of the same 16 bits.
+  std::vector<DType> cache_dtypes() const {
+    return dtype() == DType::kF32 ? std::vector{DType::kF32} : std::vector{DType::kF32, dtype()};
+  }
+};
+
+// One key becomes NaN, one value infinite.
+struct BrokenProblem {
+  Problem clean, broken;
+  BrokenProblem(const AttentionCase& c, DType cache_dtype, DType activation, int64_t nan_key,
+                int64_t inf_value)
+      : clean(c, cache_dtype, activation), broken(c, cache_dtype, activation) {
+    Rng rng(1);
+    const int64_t cols = c.num_kv_heads * c.head_dim;
+    const TestTensor k = random_tensor(rng, DType::kF32, 2, cols),
+                     v = random_tensor(rng, DType::kF32, 2, cols);
+    for (int64_t d = 0; d < cols; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
+    const Tensor slots =
+        index_tensor(DType::kI64, {broken.cache.slot(0, nan_key), broken.cache.slot(0, inf_value)});
+    ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
+  }
 };
 
 // A broken model's keys: rows before them are clean, rows after them are NaN, nothing else is touched.
 TEST_P(AttentionBackendTest, NaNAndInfinityDoNotReachEarlierRows) {
   LMD_REQUIRE_BACKEND(GetParam());
   const Kernels& kernels = kernels_of(GetParam());
-  const AttentionCase c = {.name = "nan", .sequences = {{80, 80}}, .head_dim = 8};
-  const Problem clean(c, DType::kF32, dtype()), broken(c, DType::kF32, dtype());
-  Rng rng(1);
-  const TestTensor k = random_tensor(rng, DType::kF32, 2, 8), v = random_tensor(rng, DType::kF32, 2, 8);
-  for (int64_t d = 0; d < 8; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
-  const Tensor slots = index_tensor(DType::kI64, {broken.cache.slot(0, 50), broken.cache.slot(0, 40)});
-  ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
-  const TestTensor want = clean.run_all(kernels, dtype()), got = broken.run_all(kernels, dtype());
-  expect_bit_equal(got.view().slice_rows(0, 40), want.view().slice_rows(0, 40));
-  EXPECT_FALSE(std::isfinite(got.at(40, 0)));
-  EXPECT_TRUE(std::isnan(got.at(50, 0)));
+  for (const DType cache_dtype : cache_dtypes()) {
+    for (const int64_t num_heads : {2, 128}) {  // many heads: rows enough for larger tiles
+      SCOPED_TRACE(cat(cache_dtype, ", ", num_heads, " heads"));
+      const AttentionCase c = {.name = "nan", .sequences = {{80, 80}}, .num_heads = num_heads, .head_dim = 8};
+      const BrokenProblem p(c, cache_dtype, dtype(), 50, 40);
+      const TestTensor want = p.clean.run_all(kernels, dtype()), got = p.broken.run_all(kernels, dtype());
+      expect_bit_equal(got.view().slice_rows(0, 40), want.view().slice_rows(0, 40));
+      for (int64_t row = 40; row < 80; ++row) EXPECT_FALSE(std::isfinite(got.at(row, 0))) << row;
+      EXPECT_TRUE(std::isnan(got.at(50, 0)));
+    }
+  }
 }
 
 // Nor do they reach rows whose window has left them behind.
 TEST_P(AttentionBackendTest, NaNAndInfinityDoNotReachRowsThatDoNotSeeThem) {
   LMD_REQUIRE_BACKEND(GetParam());
   const Kernels& kernels = kernels_of(GetParam());
-  const AttentionCase c = {
-      .name = "nan", .sequences = {{80, 80}}, .head_dim = 8, .window = 6, .soft_cap = 10, .sinks = true};
-  const Problem clean(c, DType::kF32, dtype()), broken(c, DType::kF32, dtype());
-  Rng rng(1);
-  const TestTensor k = random_tensor(rng, DType::kF32, 2, 8), v = random_tensor(rng, DType::kF32, 2, 8);
-  for (int64_t d = 0; d < 8; ++d) k.view().set(0, d, std::nan("")), v.view().set(1, d, HUGE_VAL);
-  const Tensor slots = index_tensor(DType::kI64, {broken.cache.slot(0, 12), broken.cache.slot(0, 10)});
-  ref_kernels().kv_write(broken.cache.view(), 1, k, v, slots);
-  const TestTensor want = clean.run_all(kernels, dtype()), got = broken.run_all(kernels, dtype());
-  expect_bit_equal(got.view().slice_rows(0, 10), want.view().slice_rows(0, 10));
-  expect_bit_equal(got.view().slice_rows(18, 62), want.view().slice_rows(18, 62));
-  EXPECT_TRUE(std::isnan(got.at(17, 0)));
+  for (const DType cache_dtype : cache_dtypes()) {
+    for (const int64_t num_heads : {2, 128}) {
+      SCOPED_TRACE(cat(cache_dtype, ", ", num_heads, " heads"));
+      const AttentionCase c = {.name = "nan",
+                               .sequences = {{80, 80}},
+                               .num_heads = num_heads,
+                               .head_dim = 8,
+                               .window = 6,
+                               .soft_cap = 10,
+                               .sinks = true};
+      const BrokenProblem p(c, cache_dtype, dtype(), 12, 10);
+      const TestTensor want = p.clean.run_all(kernels, dtype()), got = p.broken.run_all(kernels, dtype());
+      expect_bit_equal(got.view().slice_rows(0, 10), want.view().slice_rows(0, 10));
+      expect_bit_equal(got.view().slice_rows(18, 62), want.view().slice_rows(18, 62));
+      EXPECT_TRUE(std::isnan(got.at(17, 0)));
+    }
+  }
 }
 
 // A sink of any size: one far above the scores takes all weight, one far below none.
@@ -461,53 +589,65 @@ TEST_P(AttentionBackendTest, SinksOfAnySize) {
       .name = "sinks", .sequences = {{70, 3}}, .num_heads = 6, .head_dim = 8, .sinks = true};
   AttentionCase without = c;
   without.sinks = false;
-  const Problem problem(c, DType::kF32, dtype()), plain(without, DType::kF32, dtype());
-  const float sinks[] = {3e38f, 100, 88.8f, -100, -3e38f, -HUGE_VALF};
-  std::copy(std::begin(sinks), std::end(sinks), problem.sinks.span<float>().begin());
-  const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
-  const TestTensor got = problem.run_all(kernels, dtype());
-  expect_close(got, want,
-               [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
-  const TestTensor none = plain.run_all(kernels, dtype());
-  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.at(2, i), 0);
-  expect_bit_equal(got.view().slice_cols(24, 24), none.view().slice_cols(24, 24));
+  for (const DType cache_dtype : cache_dtypes()) {
+    SCOPED_TRACE(cat(cache_dtype));
+    const Problem problem(c, cache_dtype, dtype()), plain(without, cache_dtype, dtype());
+    const float sinks[] = {3e38f, 100, 88.8f, -100, -3e38f, -HUGE_VALF};
+    std::copy(std::begin(sinks), std::end(sinks), problem.sinks.span<float>().begin());
+    const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+    const TestTensor got = problem.run_all(kernels, dtype());
+    expect_close(got, want,
+                 [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
+    const TestTensor none = plain.run_all(kernels, dtype());
+    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.at(2, i), 0);
+    expect_bit_equal(got.view().slice_cols(24, 24), none.view().slice_cols(24, 24));
+  }
+}
+
+// The first `count` keys of the only sequence give scores of -inf to a query that begins with 1; their values
+// are 5.
+void set_minus_infinity(const Problem& problem, int64_t count) {
+  const int64_t dim = problem.c.head_dim;
+  const TestTensor k(DType::kF32, count, dim), v(DType::kF32, count, dim);
+  std::vector<int64_t> slots;
+  for (int64_t t = 0; t < count; ++t) {
+    for (int64_t d = 0; d < dim; ++d) k.view().set(t, d, d == 0 ? -HUGE_VAL : 0), v.view().set(t, d, 5);
+    slots.push_back(problem.cache.slot(0, t));
+  }
+  ref_kernels().kv_write(problem.cache.view(), 1, k, v, index_tensor(DType::kI64, slots));
 }
 
 // A score of -inf is a weight of 0, also when a whole tile of keys has it.
 TEST_P(AttentionBackendTest, MinusInfinityScoresWeighNothing) {
   LMD_REQUIRE_BACKEND(GetParam());
-  const AttentionCase c = {.name = "inf", .sequences = {{130, 1}}, .num_heads = 1, .head_dim = 1};
-  const Problem problem(c, DType::kF32, dtype());
-  problem.q[0].view().set(129, 0, 1);
-  const TestTensor minus_inf(DType::kF32, 70, 1), v(DType::kF32, 70, 1);
-  std::vector<int64_t> slots;
-  for (int64_t t = 0; t < 70; ++t) {
-    minus_inf.view().set(t, 0, -HUGE_VAL);
-    v.view().set(t, 0, 5);
-    slots.push_back(problem.cache.slot(0, t));
+  const AttentionCase c = {.name = "inf", .sequences = {{130, 1}}, .num_heads = 1, .head_dim = 8};
+  for (const DType cache_dtype : cache_dtypes()) {
+    SCOPED_TRACE(cat(cache_dtype));
+    const Problem problem(c, cache_dtype, dtype());
+    problem.q[0].view().set(129, 0, 1);
+    set_minus_infinity(problem, 70);
+    const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+    const TestTensor got = problem.run_all(kernels_of(GetParam()), dtype());
+    ASSERT_TRUE(std::isfinite(want.at(0, 0)));
+    expect_close(got, want,
+                 [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
   }
-  ref_kernels().kv_write(problem.cache.view(), 1, minus_inf, v, index_tensor(DType::kI64, slots));
-  const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
-  const TestTensor got = problem.run_all(kernels_of(GetParam()), dtype());
-  ASSERT_TRUE(std::isfinite(want.at(0, 0)));
-  EXPECT_NEAR(got.at(0, 0), want.at(0, 0), 1e-5 + store_error(GetParam(), want.at(0, 0)));
 }
 
 // Then a sink, however low, has all the weight.
 TEST_P(AttentionBackendTest, SinkBesideMinusInfinityScores) {
   LMD_REQUIRE_BACKEND(GetParam());
   const AttentionCase c = {
-      .name = "inf", .sequences = {{3, 1}}, .num_heads = 1, .head_dim = 1, .sinks = true};
-  const Problem problem(c, DType::kF32, dtype());
-  problem.q[0].view().set(2, 0, 1);
-  problem.sinks.span<float>()[0] = -200;
-  const TestTensor minus_inf(DType::kF32, 3, 1), v(DType::kF32, 3, 1);
-  for (int64_t t = 0; t < 3; ++t) minus_inf.view().set(t, 0, -HUGE_VAL), v.view().set(t, 0, 5);
-  const Tensor slots = index_tensor(
-      DType::kI64, {problem.cache.slot(0, 0), problem.cache.slot(0, 1), problem.cache.slot(0, 2)});
-  ref_kernels().kv_write(problem.cache.view(), 1, minus_inf, v, slots);
-  EXPECT_EQ(problem.run_all(ref_kernels(), DType::kF64).at(0, 0), 0);
-  EXPECT_EQ(problem.run_all(kernels_of(GetParam()), dtype()).at(0, 0), 0);
+      .name = "inf", .sequences = {{3, 1}}, .num_heads = 1, .head_dim = 8, .sinks = true};
+  for (const DType cache_dtype : cache_dtypes()) {
+    SCOPED_TRACE(cat(cache_dtype));
+    const Problem problem(c, cache_dtype, dtype());
+    problem.q[0].view().set(2, 0, 1);
+    problem.sinks.span<float>()[0] = -200;
+    set_minus_infinity(problem, 3);
+    EXPECT_EQ(problem.run_all(ref_kernels(), DType::kF64).at(0, 0), 0);
+    EXPECT_EQ(problem.run_all(kernels_of(GetParam()), dtype()).at(0, 0), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionBackendTest, ::testing::ValuesIn(all_backends()),

@@ -51,10 +51,14 @@ void Kernels::copy_from_host(TensorView out, ConstTensorView host) const {
 ConstTensorView Kernels::to_host(ConstTensorView x, Tensor& buffer) const {
   if (!has_own_memory()) return x;
   LMD_CHECK(x.contiguous(), "rows of ", x.row_stride_bytes(), " bytes");
-  make_room(buffer, bytes_of(x), host_allocator());
+  make_room(buffer, bytes_of(x), host_memory(bytes_of(x)));
   do_download(buffer.view().data(), x.data(), bytes_of(x));
   return {buffer.view().data(), x.dtype(), x.shape()};
 }
+
+Allocator& Kernels::host_memory(size_t) const { return host_allocator(); }
+
+std::unique_ptr<Recording> Kernels::record(const std::function<void()>&) const { return nullptr; }
 
 void Kernels::do_upload(std::byte*, const std::byte*, size_t) const {
   LMD_CHECK(false, name(), " reads host memory");

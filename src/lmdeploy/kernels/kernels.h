@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -119,6 +120,15 @@ struct RouteOptions {
   int64_t num_groups = 1, groups_kept = 1, group_best = 1;
 };
 
+/// Calls of ops that were recorded, to be made again. Of one back end, which must outlive it.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  /// Makes the calls again, on the same memory with what is in it now. False, and nothing done, when memory
+  /// of the back end's own has moved since.
+  virtual bool run() = 0;
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -140,6 +150,11 @@ class Kernels {
   virtual bool has_own_memory() const { return false; }
   /// Bytes of allocator() that are free now.
   virtual size_t available_memory() const;
+
+  /// Records the calls that `ops` makes, without making them: no copies between host and device among them,
+  /// and the same calls have been made before. Null where calls cost so little that nothing is gained, or
+  /// where there is no memory for a recording.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& ops) const;
 
   /// `host` for ops to read: the view itself where they read host memory, else a copy in `buffer`, which
   /// grows when it is too small. `host` may change after the call. Contiguous rows.
@@ -296,6 +311,8 @@ class Kernels {
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
 
   // For back ends with memory of their own.
+  /// Where copies of that size from the device go fastest.
+  virtual Allocator& host_memory(size_t bytes) const;
   virtual void do_upload(std::byte* device, const std::byte* host, size_t bytes) const;
   virtual void do_download(std::byte* host, const std::byte* device, size_t bytes) const;
 };

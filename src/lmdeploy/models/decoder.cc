@@ -9,6 +9,7 @@
 #include "lmdeploy/models/attention_block.h"
 #include "lmdeploy/models/mlp_block.h"
 #include "lmdeploy/models/rope.h"
+#include "lmdeploy/models/step_recordings.h"
 
 namespace lmdeploy {
 namespace {
@@ -42,15 +43,18 @@ class Decoder final : public Model {
   };
 
   Rope make_rope(const RopeSpec& rope) const;
-  ConstTensorView compute_rope(Rope& rope, ConstTensorView rows);
-  void prepare(DecoderStep& step);
+  void update_tables(Rope& rope) const;
+  ConstTensorView compute_rope(const Rope& rope, ConstTensorView rows) const;
+  void prepare(const DecoderStep& step);
+  StepRecordings::Key recording_key(const DecoderStep& step) const;
+  void run(DecoderStep& step);
   void embed(const DecoderStep& step);
   void run_layer(const DecoderStep& step, int64_t layer);
   ConstTensorView keep_logit_rows(const DecoderStep& step, ConstTensorView attended);
   void finish_attention(int64_t layer, ConstTensorView attended);
   void run_mlp(int64_t layer, int64_t rows);
   void finish_branch(int64_t rows, Slot out_norm, int64_t layer);
-  ConstTensorView compute_logits(int64_t rows);
+  void compute_logits(int64_t rows);
   void grow_logits(int64_t rows);
 
   // What a block adds, or the stream where `part` is "".
@@ -100,6 +104,7 @@ class Decoder final : public Model {
   Workspace space_;
   Tensor logits_;  // [rows, vocab], grows up to limits_.logit_rows
   Tensor host_logits_;
+  StepRecordings recordings_;
 };
 
 std::unique_ptr<AttentionBlock> choose_attention(const DecoderSpec& spec, const DecoderWeights& weights,
@@ -128,7 +133,8 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
       normed_(buffer(spec.hidden_size)),
       branch_(buffer(spec.hidden_size)),
       space_(space_bytes(*attention_, mlp_, kernels.activation_dtype(), options.max_step_tokens),
-             kernels.allocator()) {
+             kernels.allocator()),
+      recordings_(kernels) {
   if (spec.has_rope()) rope_.emplace(make_rope(spec.rope));
   const auto is_local = [](const LayerSpec& layer) { return layer.local_rope; };
   if (std::ranges::any_of(spec.layers, is_local)) local_rope_.emplace(make_rope(spec.local_rope));
@@ -141,28 +147,30 @@ Decoder::Rope Decoder::make_rope(const RopeSpec& rope) const {
           .scale = {}};
 }
 
-ConstTensorView Decoder::compute_rope(Rope& rope, ConstTensorView rows) {
+void Decoder::update_tables(Rope& rope) const {
+  if (rope.version == rope.tables.version()) return;
+  rope.inv_freq_view = kernels_.to_device(rope.tables.inv_freq(), rope.inv_freq);
+  rope.scale_view = kernels_.to_device(rope.tables.scale(), rope.scale);
+  rope.version = rope.tables.version();
+}
+
+ConstTensorView Decoder::compute_rope(const Rope& rope, ConstTensorView rows) const {
   const TensorView out = hidden(rope.cos_sin, rows.cols());
-  if (rope.version != rope.tables.version()) {
-    rope.inv_freq_view = kernels_.to_device(rope.tables.inv_freq(), rope.inv_freq);
-    rope.scale_view = kernels_.to_device(rope.tables.scale(), rope.scale);
-    rope.version = rope.tables.version();
-  }
   kernels_.rope_table(out, arrays_.positions(), rope.inv_freq_view, rope.scale_view, rows);
   return out;
 }
 
-// Positions, cache slots and what else all layers share.
-void Decoder::prepare(DecoderStep& step) {
+// What the host knows of the step goes to the device.
+void Decoder::prepare(const DecoderStep& step) {
   check_step(step.input, step.cache, kv_layout(step.cache.layout.dtype, step.cache.layout.block_len),
              groups_.groups.size(), limits_);
   arrays_.fill(step.input, step.cache.layout.block_len,
                {.rope = rope_ ? &rope_->tables : nullptr,
                 .local_rope = local_rope_ ? &local_rope_->tables : nullptr,
                 .logn_length = spec_.logn_length});
-  if (rope_) step.rope = compute_rope(*rope_, arrays_.rope_rows());
-  if (local_rope_) step.local_rope = compute_rope(*local_rope_, arrays_.local_rope_rows());
-  if (spec_.logn_length > 0) step.logn = arrays_.logn();
+  if (rope_) update_tables(*rope_);
+  if (local_rope_) update_tables(*local_rope_);
+  grow_logits(static_cast<int64_t>(step.input.logit_rows.size()));
 }
 
 void Decoder::embed(const DecoderStep& step) {
@@ -175,13 +183,45 @@ void Decoder::embed(const DecoderStep& step) {
   kernels_.add(stream, stream, positions);
 }
 
+// The other buffers never move.
+StepRecordings::Key Decoder::recording_key(const DecoderStep& step) const {
+  StepRecordings::Key key = {step.tokens, arrays_.batch(0).block_table.cols(), arrays_.logit_rows().cols(),
+                             step.cache.num_blocks};
+  const auto add = [&](ConstTensorView view) { key.push_back(reinterpret_cast<intptr_t>(view.data())); };
+  add(arrays_.token_ids());
+  add(residual_.view());
+  add(logits_.view());
+  key.push_back(reinterpret_cast<intptr_t>(step.cache.data));
+  for (const auto& rope : {&rope_, &local_rope_}) {
+    if (!*rope) continue;
+    add((*rope)->inv_freq_view), add((*rope)->scale_view);
+    key.push_back((*rope)->inv_freq_view.dim(0));
+  }
+  return key;
+}
+
 ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
   DecoderStep step = {.input = input,
                       .cache = cache,
                       .arrays = arrays_,
                       .tokens = static_cast<int64_t>(input.token_ids.size())};
-  const int64_t last = spec_.num_layers - 1, num_rows = static_cast<int64_t>(input.logit_rows.size());
+  const auto num_rows = static_cast<int64_t>(input.logit_rows.size());
   prepare(step);
+  // Each sequence gets one token and its logits are wanted: such a step is often followed by its like.
+  const bool decodes = input.token_ids.size() == input.kv_len.size() && num_rows == step.tokens;
+  if (decodes && !observer_)
+    recordings_.run(recording_key(step), [&] { run(step); });
+  else
+    run(step);
+  if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.vocab_size}};
+  return kernels_.to_host(logits_.view().slice_rows(0, num_rows), host_logits_);
+}
+
+void Decoder::run(DecoderStep& step) {
+  const int64_t last = spec_.num_layers - 1, num_rows = arrays_.logit_rows().cols();
+  if (rope_) step.rope = compute_rope(*rope_, arrays_.rope_rows());
+  if (local_rope_) step.local_rope = compute_rope(*local_rope_, arrays_.local_rope_rows());
+  if (spec_.logn_length > 0) step.logn = arrays_.logn();
   embed(step);
   observe("embedding", hidden(residual_, step.tokens));
   norm_stream(step.tokens, Slot::kAttentionNorm, Slot::kAttentionNormBias, 0);
@@ -189,10 +229,10 @@ ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cach
 
   space_.reset();
   const TensorView attended = attention_->run(step, last, block_input(step.tokens), space_);
-  if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.vocab_size}};
+  if (num_rows == 0) return;
   finish_attention(last, keep_logit_rows(step, attended));
   run_mlp(last, num_rows);
-  return compute_logits(num_rows);
+  compute_logits(num_rows);
 }
 
 void Decoder::run_layer(const DecoderStep& step, int64_t layer) {
@@ -268,8 +308,7 @@ void Decoder::grow_logits(int64_t rows) {
   logits_ = Tensor(kernels_.wide_dtype(), {capacity, spec_.vocab_size}, kernels_.allocator());
 }
 
-ConstTensorView Decoder::compute_logits(int64_t rows) {
-  grow_logits(rows);
+void Decoder::compute_logits(int64_t rows) {
   const TensorView logits = logits_.view().slice_rows(0, rows), normed = hidden(normed_, rows);
   kernels_.add_norm(normed, hidden(residual_, rows), hidden(branch_, rows),
                     *weights_.vector(Slot::kFinalNorm), norm_options(Slot::kFinalNormBias));
@@ -278,7 +317,6 @@ ConstTensorView Decoder::compute_logits(int64_t rows) {
   if (spec_.logit_scale != 1) kernels_.scale(logits, spec_.logit_scale);
   if (spec_.logit_soft_cap > 0) kernels_.soft_cap(logits, spec_.logit_soft_cap);
   observe("logits", logits);
-  return kernels_.to_host(logits, host_logits_);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "lmdeploy/models/step_arrays.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -108,7 +109,7 @@ void StepArrays::fill(const StepInput& input, int64_t block_len, const StepExtra
   take(input.token_ids, token_ids_);
   take(input.query_start, query_start_);
   take(input.kv_len, kv_len_);
-  take(input.block_table, block_table_);
+  take_block_table(input);
   take(input.logit_rows, logit_rows_);
   compute_positions(input);
   compute_slots(input, block_len);
@@ -116,6 +117,15 @@ void StepArrays::fill(const StepInput& input, int64_t block_len, const StepExtra
   if (extras.local_rope != nullptr) compute_rope_rows(input, *extras.local_rope, local_rope_rows_);
   compute_logn(extras.logn_length);
   data_ = kernels_.to_device(host_, device_).data();
+}
+
+// Entries beyond a sequence's blocks are not looked at.
+void StepArrays::take_block_table(const StepInput& input) {
+  const int64_t lines = block_table_.shape[0], stride = block_table_.shape[1];
+  int32_t* to = host<int32_t>(block_table_).data();
+  const int32_t* from = input.block_table.data();
+  for (int64_t line = 0; line < lines; ++line, to += stride, from += input.max_blocks)
+    std::fill_n(std::copy_n(from, input.max_blocks, to), stride - input.max_blocks, -1);
 }
 
 void StepArrays::lay_out(const StepInput& input, const StepExtras& extras) {
@@ -130,7 +140,11 @@ void StepArrays::lay_out(const StepInput& input, const StepExtras& extras) {
   place(token_ids_, DType::kI32, {tokens});
   place(query_start_, DType::kI32, {num_seqs + 1});
   place(kv_len_, DType::kI32, {num_seqs});
-  place(block_table_, DType::kI32, {num_groups_ * num_seqs, input.max_blocks});
+  // On a device steps are recorded for each width: there are few of them.
+  const int64_t width = kernels_.has_own_memory()
+                            ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(input.max_blocks)))
+                            : input.max_blocks;
+  place(block_table_, DType::kI32, {num_groups_ * num_seqs, width});
   place(logit_rows_, DType::kI32, {static_cast<int64_t>(input.logit_rows.size())});
   place(positions_, DType::kI32, {tokens});
   place(slots_, DType::kI64, {num_groups_, tokens});

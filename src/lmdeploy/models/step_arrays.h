@@ -82,6 +82,7 @@ class StepArrays {
     DType dtype = DType::kI32;
     Shape shape = {0};
   };
+  void take_block_table(const StepInput& input);
   void lay_out(const StepInput& input, const StepExtras& extras);
   void compute_positions(const StepInput& input);
   void compute_slots(const StepInput& input, int64_t block_len);

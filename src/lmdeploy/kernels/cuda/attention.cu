@@ -1,375 +1,10 @@
-// attention over the paged cache.
-//
-// The keys of a sequence are cut into spans of kSpan from its first key. Each span is attended to with an
-// online softmax of its own, and spans are merged in order, so that a row's bits do not depend on how many
-// blocks of threads share its spans, nor on the rows beside it. All arithmetic is f32.
+// attention over the paged cache: chooses the kernel.
 #include <algorithm>
 
-#include "lmdeploy/kernels/cuda/cuda_kernels.h"
-#include "lmdeploy/kernels/cuda/types.cuh"
+#include "lmdeploy/kernels/cuda/attention.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
-
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;
-constexpr int kSpan = 256;    // keys; a multiple of every tile
-constexpr int kTileRows = 8;  // query rows of a block: heads of one group, then tokens
-constexpr int64_t kMostHeadDim = 1024;
-
-struct AttentionArgs {
-  std::byte* out;
-  int64_t out_stride_bytes;
-  const std::byte* q;
-  int64_t q_stride_bytes;
-  DType dtype;  // of q and out
-  const std::byte* cache;
-  int64_t block_elements;      // of all layers
-  int64_t k_offset, v_offset;  // of this layer in a block
-  int64_t num_blocks;
-  const int32_t *query_start, *kv_len, *block_table;
-  int64_t table_stride;
-  int num_seqs, max_blocks;
-  int group;  // query heads of one kv head
-  int num_kv_heads, head_dim, value_dim, block_len;
-  bool latent;  // V is the front of K
-  bool wide;    // rows of the cache are whole 16-byte accesses
-  int tile_keys;
-  float scale, soft_cap;
-  int window;                   // 0: all keys
-  const float *sinks, *slopes;  // may be null
-  bool alibi_in_bf16;
-  int num_spans;    // > 1: one block for each; its result goes to `partials`
-  float* partials;  // [tiles, num_kv_heads, num_spans, kTileRows, value_dim + 2]: values, max, sum
-};
-
-// Rows of one block.
-struct Tile {
-  int sequence;
-  int first_row, num_rows;  // rows (token, head of the group) of the sequence; none: no such tile
-  int first_token;          // of the sequence in q
-  int first_position;       // of the sequence's first row
-  int kv_len;
-
-  __device__ int token(int r, int group) const { return first_token + (first_row + r) / group; }
-  __device__ int head(int r, int group) const { return (first_row + r) % group; }
-  __device__ int position(int r, int group) const { return first_position + (first_row + r) / group; }
-};
-
-// Sequence s has the tiles from floor(query_start[s] * group / kTileRows) + s on: enough for its rows.
-__device__ Tile find_tile(const AttentionArgs& a, int tile) {
-  const auto first_tile = [&](int s) {
-    return static_cast<int>(int64_t{a.query_start[s]} * a.group / kTileRows) + s;
-  };
-  int low = 0, high = a.num_seqs - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (first_tile(middle) <= tile)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  const int begin = a.query_start[low], count = a.query_start[low + 1] - begin;
-  const int first_row = (tile - first_tile(low)) * kTileRows;
-  const int kv_len = a.kv_len[low];
-  return {low, first_row, max(0, min(kTileRows, count * a.group - first_row)), begin, kv_len - count, kv_len};
-}
-
-__device__ float alibi(const AttentionArgs& a, int head, int key, int position) {
-  if (a.slopes == nullptr) return 0;
-  const float slope = a.slopes[head];
-  if (!a.alibi_in_bf16) return slope * static_cast<float>(key - position);
-  const auto rounded = [](float value) { return __bfloat162float(__float2bfloat16_rn(value)); };
-  return a.scale * rounded(rounded(slope) * rounded(static_cast<float>(key)));
-}
-
-// Adds a span's (max, sum) to the total's; the values are to be weighted by total and span.
-struct Merge {
-  float max, sum, total_weight, span_weight;
-};
-__device__ Merge merge(float total_max, float total_sum, float max, float sum) {
-  const float both = fmaxf(total_max, max);
-  const float total_weight = total_max == -INFINITY ? 0 : expf(total_max - both);
-  const float span_weight = max == -INFINITY ? 0 : expf(max - both);
-  return {both, __fmaf_rn(sum, span_weight, __fmul_rn(total_sum, total_weight)), total_weight, span_weight};
-}
-__device__ float merged(const Merge& m, float total, float value) {
-  return __fmaf_rn(value, m.span_weight, __fmul_rn(total, m.total_weight));
-}
-
-// What a row's values are multiplied with at last; a sink is one more key, of value 0.
-__device__ float final_weight(const AttentionArgs& a, int head, float max, float sum) {
-  if (a.sinks == nullptr) return 1 / sum;
-  const Merge m = merge(max, sum, a.sinks[head], 1);
-  return m.total_weight / m.sum;
-}
-
-// rows[j][d] = row first_key + j of the cache for the keys below `end`, 0 for those beyond.
-template <typename Cached>
-__device__ void load_keys(const AttentionArgs& a, const Tile& tile, int64_t offset, int first_key, int end,
-                          int dim, float* rows, int stride) {
-  constexpr int kWide = kWidth<Cached>;
-  const int step = a.wide ? kWide : 1;
-  const int per_row = (dim + step - 1) / step;
-  for (int i = static_cast<int>(threadIdx.x); i < a.tile_keys * per_row; i += kThreads) {
-    const int j = i / per_row, d = i % per_row * step, key = first_key + j;
-    float* to = rows + j * stride + d;
-    if (key >= end) {
-      for (int n = 0; n < step; ++n) to[n] = 0;
-      continue;
-    }
-    const int64_t block = a.block_table[tile.sequence * a.table_stride + key / a.block_len];
-    if (block < 0 || block >= a.num_blocks) {
-      for (int n = 0; n < step; ++n) to[n] = nanf("");
-      continue;
-    }
-    const Cached* from = reinterpret_cast<const Cached*>(a.cache) + block * a.block_elements + offset +
-                         int64_t{key % a.block_len} * a.head_dim + d;
-    if (a.wide) {
-      const auto pack = *reinterpret_cast<const Pack<Cached, kWide>*>(from);
-      for (int n = 0; n < kWide; n += 4)
-        *reinterpret_cast<float4*>(to + n) = {to_float(pack.values[n]), to_float(pack.values[n + 1]),
-                                              to_float(pack.values[n + 2]), to_float(pack.values[n + 3])};
-    } else {
-      *to = to_float(*from);
-    }
-  }
-}
-
-// Shared memory of a block.
-struct Shared {
-  float* q;      // [kTileRows][stride]
-  float* rows;   // [tile_keys][stride]: keys, then values
-  float* p;      // [tile_keys][kTileRows]: scores, then weights
-  float* max;    // [kTileRows]
-  float* sum;    // [kTileRows]
-  float* decay;  // [kTileRows]: of what has been summed up
-  int stride;
-
-  __host__ __device__ static int stride_of(int head_dim) { return (head_dim + 3) / 4 * 4 + 4; }
-  static int64_t bytes(int head_dim, int tile_keys) {
-    return 4 *
-           ((kTileRows + tile_keys) * int64_t{stride_of(head_dim)} + tile_keys * kTileRows + 3 * kTileRows);
-  }
-  __device__ Shared(float* memory, int head_dim, int tile_keys) : stride(stride_of(head_dim)) {
-    q = memory;
-    rows = q + kTileRows * stride;
-    p = rows + tile_keys * stride;
-    max = p + tile_keys * kTileRows;
-    sum = max + kTileRows;
-    decay = sum + kTileRows;
-  }
-};
-
-// A score's last steps; -inf where the row does not see the key.
-__device__ float finish_score(const AttentionArgs& a, const Tile& tile, int kv_head, int r, int key,
-                              float product) {
-  const int position = tile.position(r, a.group);
-  if (r >= tile.num_rows || key > position || (a.window > 0 && key <= position - a.window)) return -INFINITY;
-  float score = product * a.scale;
-  if (a.soft_cap > 0) score = a.soft_cap * tanhf(score / a.soft_cap);
-  return score + alibi(a, kv_head * a.group + tile.head(r, a.group), key, position);
-}
-
-// p[j][r] = score of key first_key + j for row r. Each thread takes one key and kRows rows: a key's numbers
-// are read from shared memory once for all of them.
-template <int kRows>
-__device__ void compute_scores(const AttentionArgs& a, const Tile& tile, const Shared& s, int kv_head,
-                               int first_key) {
-  const int j = static_cast<int>(threadIdx.x) % a.tile_keys;
-  const int first_row = static_cast<int>(threadIdx.x) / a.tile_keys * kRows;
-  const float *k = s.rows + j * s.stride, *q = s.q + first_row * s.stride;
-  float4 sums[kRows] = {};
-  for (int d = 0; d < a.head_dim; d += 4) {
-    const float4 y = *reinterpret_cast<const float4*>(k + d);
-    for (int r = 0; r < kRows; ++r) {
-      const float4 x = *reinterpret_cast<const float4*>(q + r * s.stride + d);
-      sums[r].x = fmaf(x.x, y.x, sums[r].x);
-      sums[r].y = fmaf(x.y, y.y, sums[r].y);
-      sums[r].z = fmaf(x.z, y.z, sums[r].z);
-      sums[r].w = fmaf(x.w, y.w, sums[r].w);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    const float product = (sums[r].x + sums[r].y) + (sums[r].z + sums[r].w);
-    s.p[j * kTileRows + first_row + r] =
-        finish_score(a, tile, kv_head, first_row + r, first_key + j, product);
-  }
-}
-
-// Scores become weights relative to the new maximum.
-__device__ void update_softmax(const AttentionArgs& a, const Shared& s) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int r = static_cast<int>(threadIdx.x) / 32; r < kTileRows; r += kWarps) {
-    float max = -INFINITY, sum = 0;
-    for (int j = lane; j < a.tile_keys; j += 32) max = fmaxf(max, s.p[j * kTileRows + r]);
-    const float old_max = s.max[r];
-    max = fmaxf(old_max, warp_max(max));
-    for (int j = lane; j < a.tile_keys; j += 32) {
-      float& p = s.p[j * kTileRows + r];
-      p = p == -INFINITY ? 0 : expf(p - max);
-      sum += p;
-    }
-    sum = warp_sum(sum);
-    if (lane > 0) continue;
-    const float decay = old_max == -INFINITY ? 0 : expf(old_max - max);
-    s.decay[r] = decay;
-    s.sum[r] = fmaf(s.sum[r], decay, sum);
-    s.max[r] = max;
-  }
-}
-
-// Each thread owns the dimensions threadIdx.x + i * kThreads of all rows.
-template <int kDims>
-using Values = float[kDims][kTileRows];
-
-// Where not every row sees every key, a weight of 0 keeps NaN and infinity of the others out of it.
-template <int kDims, bool kAllSeen>
-__device__ void add_values(const AttentionArgs& a, const Shared& s, int num_keys, Values<kDims>& values) {
-  for (int r = 0; r < kTileRows; ++r)
-    for (int i = 0; i < kDims; ++i) values[i][r] *= s.decay[r];
-  for (int j = 0; j < num_keys; ++j) {
-    float v[kDims];
-    for (int i = 0; i < kDims; ++i) {
-      const int d = static_cast<int>(threadIdx.x) + i * kThreads;
-      v[i] = d < a.value_dim ? s.rows[j * s.stride + d] : 0;
-    }
-    const auto* packs = reinterpret_cast<const Pack<float, 4>*>(s.p + j * kTileRows);
-    const Pack<float, 4> weights[2] = {packs[0], packs[1]};
-    for (int r = 0; r < kTileRows; ++r) {
-      const float p = weights[r / 4].values[r % 4];
-      if (!kAllSeen && p == 0) continue;
-      for (int i = 0; i < kDims; ++i) values[i][r] = fmaf(p, v[i], values[i][r]);
-    }
-  }
-}
-
-// A span's keys [begin, end): values, s.max and s.sum of it alone.
-template <typename Cached, int kDims>
-__device__ void attend_span(const AttentionArgs& a, const Tile& tile, const Shared& s, int kv_head, int begin,
-                            int end, Values<kDims>& values) {
-  const int tid = static_cast<int>(threadIdx.x);
-  const int64_t head_offset = int64_t{kv_head} * a.block_len * a.head_dim;
-  for (int r = 0; r < kTileRows; ++r)
-    for (int i = 0; i < kDims; ++i) values[i][r] = 0;
-  if (tid < kTileRows) s.max[tid] = -INFINITY, s.sum[tid] = 0;
-  // Every row sees the keys [first_seen, end_seen).
-  const int end_seen = tile.position(0, a.group) + 1;
-  const int first_seen = a.window == 0 ? 0 : tile.position(tile.num_rows - 1, a.group) - a.window + 1;
-  for (int key = begin; key < end; key += a.tile_keys) {
-    __syncthreads();  // the rows before have been read
-    load_keys<Cached>(a, tile, a.k_offset + head_offset, key, end, a.head_dim, s.rows, s.stride);
-    __syncthreads();
-    if (a.tile_keys == 64)
-      compute_scores<4>(a, tile, s, kv_head, key);
-    else if (a.tile_keys == 32)
-      compute_scores<2>(a, tile, s, kv_head, key);
-    else
-      compute_scores<1>(a, tile, s, kv_head, key);
-    __syncthreads();
-    update_softmax(a, s);
-    if (!a.latent)
-      load_keys<Cached>(a, tile, a.v_offset + head_offset, key, end, a.value_dim, s.rows, s.stride);
-    __syncthreads();
-    if (key >= first_seen && key + a.tile_keys <= end_seen)
-      add_values<kDims, true>(a, s, a.tile_keys, values);
-    else
-      add_values<kDims, false>(a, s, min(a.tile_keys, end - key), values);
-  }
-  __syncthreads();
-}
-
-__device__ float* partial_row(const AttentionArgs& a, int64_t tile, int kv_head, int span, int r) {
-  return a.partials +
-         (((tile * a.num_kv_heads + kv_head) * a.num_spans + span) * kTileRows + r) * (a.value_dim + 2);
-}
-
-template <typename Cached, int kDims>
-__global__ __launch_bounds__(kThreads) void attention_kernel(const __grid_constant__ AttentionArgs a) {
-  extern __shared__ float4 memory[];
-  const int tid = static_cast<int>(threadIdx.x), kv_head = static_cast<int>(blockIdx.y);
-  const Tile tile = find_tile(a, static_cast<int>(blockIdx.x));
-  if (tile.num_rows == 0) return;
-  const Shared s(reinterpret_cast<float*>(memory), a.head_dim, a.tile_keys);
-  const int last_position = tile.position(tile.num_rows - 1, a.group);
-  const int first_key = a.window == 0 ? 0 : max(0, tile.position(0, a.group) - a.window + 1);
-  const int end_key = min(last_position + 1, a.max_blocks * a.block_len);
-  // The columns beyond head_dim, up to whole float4s, are 0 in keys and queries.
-  for (int i = tid; i < (kTileRows + a.tile_keys) * s.stride; i += kThreads) s.q[i] = 0;
-  __syncthreads();
-  for (int i = tid; i < tile.num_rows * a.head_dim; i += kThreads) {
-    const int r = i / a.head_dim, d = i % a.head_dim, head = kv_head * a.group + tile.head(r, a.group);
-    s.q[r * s.stride + d] =
-        load_any(a.q + tile.token(r, a.group) * a.q_stride_bytes, a.dtype, int64_t{head} * a.head_dim + d);
-  }
-  Values<kDims> total, values;
-  float total_max[kTileRows], total_sum[kTileRows];
-  for (int r = 0; r < kTileRows; ++r) {
-    total_max[r] = -INFINITY, total_sum[r] = 0;
-    for (int i = 0; i < kDims; ++i) total[i][r] = 0;
-  }
-  const bool split = a.num_spans > 1;
-  const int first_span = split ? static_cast<int>(blockIdx.z) : 0;
-  const int end_span = split ? first_span + 1 : (end_key + kSpan - 1) / kSpan;
-  for (int span = max(first_span, first_key / kSpan); span < end_span; ++span) {
-    const int begin = max(span * kSpan, first_key / a.tile_keys * a.tile_keys),
-              end = min((span + 1) * kSpan, end_key);
-    if (begin >= end) break;
-    attend_span<Cached, kDims>(a, tile, s, kv_head, begin, end, values);
-    for (int r = 0; r < kTileRows; ++r) {
-      if (s.max[r] == -INFINITY && s.sum[r] == 0) continue;
-      const Merge m = merge(total_max[r], total_sum[r], s.max[r], s.sum[r]);
-      total_max[r] = m.max, total_sum[r] = m.sum;
-      for (int i = 0; i < kDims; ++i) total[i][r] = merged(m, total[i][r], values[i][r]);
-    }
-  }
-  for (int r = 0; r < tile.num_rows; ++r) {
-    const int head = kv_head * a.group + tile.head(r, a.group);
-    float* partial = split ? partial_row(a, blockIdx.x, kv_head, first_span, r) : nullptr;
-    const float weight = split ? 1 : final_weight(a, head, total_max[r], total_sum[r]);
-    for (int i = 0; i < kDims; ++i) {
-      const int d = tid + i * kThreads;
-      if (d >= a.value_dim) break;
-      if (split)
-        partial[d] = total[i][r];
-      else
-        store_any(a.out + tile.token(r, a.group) * a.out_stride_bytes, a.dtype,
-                  int64_t{head} * a.value_dim + d, total[i][r] * weight);
-    }
-    if (split && tid == 0) partial[a.value_dim] = total_max[r], partial[a.value_dim + 1] = total_sum[r];
-  }
-}
-
-// Merges the spans of each row, in order.
-__global__ __launch_bounds__(kThreads) void merge_kernel(const __grid_constant__ AttentionArgs a) {
-  const int kv_head = static_cast<int>(blockIdx.y), r = static_cast<int>(blockIdx.z);
-  const Tile tile = find_tile(a, static_cast<int>(blockIdx.x));
-  if (r >= tile.num_rows) return;
-  const int head = kv_head * a.group + tile.head(r, a.group);
-  for (int d = static_cast<int>(threadIdx.x); d < a.value_dim; d += kThreads) {
-    float max = -INFINITY, sum = 0, value = 0;
-    for (int span = 0; span < a.num_spans; ++span) {
-      const float* partial = partial_row(a, blockIdx.x, kv_head, span, r);
-      const float span_max = partial[a.value_dim], span_sum = partial[a.value_dim + 1];
-      if (span_max == -INFINITY && span_sum == 0) continue;
-      const Merge m = merge(max, sum, span_max, span_sum);
-      value = merged(m, value, partial[d]);
-      max = m.max, sum = m.sum;
-    }
-    store_any(a.out + tile.token(r, a.group) * a.out_stride_bytes, a.dtype, int64_t{head} * a.value_dim + d,
-              value * final_weight(a, head, max, sum));
-  }
-}
-
-template <typename Cached, int kDims>
-void launch(const AttentionArgs& args, dim3 grid, int64_t shared_bytes, cudaStream_t stream) {
-  constexpr int64_t kWithoutAsking = 48 * 1024;
-  if (shared_bytes > kWithoutAsking)
-    check(cudaFuncSetAttribute(attention_kernel<Cached, kDims>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes)),
-          "give attention its shared memory");
-  attention_kernel<Cached, kDims><<<grid, kThreads, static_cast<size_t>(shared_bytes), stream>>>(args);
-}
 
 AttentionArgs attention_args(TensorView out, ConstTensorView q, const KvCacheView& cache,
                              const AttentionBatch& batch, const AttentionOptions& o) {
@@ -395,15 +30,32 @@ AttentionArgs attention_args(TensorView out, ConstTensorView q, const KvCacheVie
   a.value_dim = static_cast<int>(l.value_dim());
   a.block_len = static_cast<int>(l.block_len);
   a.latent = l.latent_dim > 0;
-  a.wide = row_bytes(l.dtype, l.head_dim) % 16 == 0 && reinterpret_cast<uintptr_t>(cache.data) % 16 == 0;
-  a.tile_keys = l.head_dim <= 128 ? 64 : l.head_dim <= 256 ? 32 : 16;
   a.scale = o.scale, a.soft_cap = o.soft_cap;
   a.window = static_cast<int>(std::min<int64_t>(o.window, INT32_MAX));
   a.sinks = o.sinks ? o.sinks->row<float>(0) : nullptr;
   a.slopes = o.alibi_slopes ? o.alibi_slopes->row<float>(0) : nullptr;
   a.alibi_in_bf16 = o.alibi_in_bf16;
-  a.num_spans = 1;
+  a.num_spans =
+      static_cast<int>(std::max<int64_t>(1, ceil_div(batch.block_table.cols() * l.block_len, kSpan)));
   return a;
+}
+
+// 16-bit q, out and cache of one dtype, rows of whole 16 bytes.
+bool fits_tiles(ConstTensorView out, ConstTensorView q, const KvCacheView& cache) {
+  const KvLayout& l = cache.layout;
+  return q.dtype() == l.dtype && l.dtype != DType::kF32 && l.latent_dim == 0 &&
+         l.head_dim <= kMostTiledHeadDim && l.head_dim % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(cache.data) % 16 == 0 && is_wide(q, q.cols()) &&
+         is_wide(out, out.cols());
+}
+
+template <typename T>
+bool run_tiled(const AttentionArgs& args, int64_t tokens, const DeviceLimits& device, Scratch& scratch,
+               cudaStream_t stream) {
+  if (args.head_dim <= 64) return run_tiled_attention<T, 64>(args, tokens, device, scratch, stream);
+  if (args.head_dim <= 128) return run_tiled_attention<T, 128>(args, tokens, device, scratch, stream);
+  if (args.head_dim <= 192) return run_tiled_attention<T, 192>(args, tokens, device, scratch, stream);
+  return run_tiled_attention<T, 256>(args, tokens, device, scratch, stream);
 }
 
 }  // namespace
@@ -417,33 +69,16 @@ void CudaKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheV
   if (q.dtype() != out.dtype())
     throw Error(ErrorCode::kInvalidArgument, cat("attention: q is ", q.dtype(), ", out is ", out.dtype()));
   AttentionArgs args = attention_args(out, q, cache, batch, options);
-  const int64_t tiles = q.rows() * args.group / kTileRows + args.num_seqs;
-  // Where the tiles alone leave multiprocessors idle, each span gets a block of its own.
-  const int64_t spans = ceil_div(batch.block_table.cols() * l.block_len, kSpan);
-  if (spans > 1 && tiles * l.num_kv_heads < 2 * num_sms_) {
-    args.num_spans = static_cast<int>(spans);
-    args.partials = reinterpret_cast<float*>(
-        scratch_.bytes(4 * tiles * l.num_kv_heads * spans * kTileRows * (args.value_dim + 2)));
+  args.arrivals = reinterpret_cast<int32_t*>(arrivals_.data());
+  if (device_.major >= 8 && fits_tiles(out, q, cache)) {
+    const bool half = l.dtype == DType::kF16;
+    if (half ? run_tiled<__half>(args, q.rows(), device_, scratch_, stream_)
+             : run_tiled<__nv_bfloat16>(args, q.rows(), device_, scratch_, stream_))
+      return;
   }
-  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(l.num_kv_heads),
-                  static_cast<unsigned>(args.num_spans));
-  const int64_t shared_bytes = Shared::bytes(args.head_dim, args.tile_keys);
-  const int64_t dims = ceil_div(args.value_dim, kThreads);
   with_type(l.dtype, [&]<typename Cached>(Type<Cached>) {
-    if (dims == 1)
-      launch<Cached, 1>(args, grid, shared_bytes, stream_);
-    else if (dims == 2)
-      launch<Cached, 2>(args, grid, shared_bytes, stream_);
-    else if (dims <= 5)
-      launch<Cached, 5>(args, grid, shared_bytes, stream_);
-    else
-      launch<Cached, 8>(args, grid, shared_bytes, stream_);
+    run_plain_attention<Cached>(args, q.rows(), device_, scratch_, stream_);
   });
-  check_launch("attention", q.shape());
-  if (args.num_spans == 1) return;
-  const dim3 merge_grid(grid.x, grid.y, kTileRows);
-  merge_kernel<<<merge_grid, kThreads, 0, stream_>>>(args);
-  check_launch("attention's merge", q.shape());
 }
 
 }  // namespace lmdeploy::cuda

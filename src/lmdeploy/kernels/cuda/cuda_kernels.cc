@@ -10,7 +10,14 @@ namespace cuda {
 CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype)
     : threads_(std::move(threads)), dtype_(activation_dtype) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-  check(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, 0), "count multiprocessors");
+  const auto read = [](int& value, cudaDeviceAttr attribute) {
+    check(cudaDeviceGetAttribute(&value, attribute, 0), "read a device's limits");
+  };
+  read(device_.major, cudaDevAttrComputeCapabilityMajor);
+  read(device_.num_sms, cudaDevAttrMultiProcessorCount);
+  read(device_.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  arrivals_ = Buffer(kArrivals * sizeof(int32_t), device_allocator());
+  check(cudaMemset(arrivals_.data(), 0, arrivals_.size()), "clear counters");
 }
 
 CudaKernels::~CudaKernels() {

@@ -12,6 +12,18 @@
 
 namespace lmdeploy::cuda {
 
+/// A device's limits, for the choice of kernels.
+struct DeviceLimits {
+  int major = 0;  // compute capability
+  int num_sms = 0;
+  int shared_bytes = 0;  // that a block can have
+};
+
+/// Counters for ops whose last block of threads to arrive finishes a tile; 0 between ops.
+constexpr int kArrivals = 8192;
+
+struct WeightPart;
+
 class CudaKernels final : public Kernels {
  public:
   CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype);
@@ -27,6 +39,7 @@ class CudaKernels final : public Kernels {
   bool has_own_memory() const override { return true; }
   size_t available_memory() const override;
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
+  std::unique_ptr<Recording> record(const std::function<void()>& ops) const override;
 
  private:
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
@@ -63,15 +76,24 @@ class CudaKernels final : public Kernels {
   void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
+  // Ways of linear(); false, and nothing done, where they do not suit.
+  bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
+  bool multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
+
+  Allocator& host_memory(size_t bytes) const override {
+    constexpr size_t kLarge = size_t{64} << 10;
+    return bytes >= kLarge ? pinned_allocator() : host_allocator();
+  }
   void do_upload(std::byte* device, const std::byte* host, size_t bytes) const override;
   void do_download(std::byte* host, const std::byte* device, size_t bytes) const override;
 
   const std::shared_ptr<ThreadPool> threads_;
   const DType dtype_;
   cudaStream_t stream_ = nullptr;
-  int num_sms_ = 0;
+  DeviceLimits device_;
   mutable Blas blas_;
   mutable Scratch scratch_;
+  Buffer arrivals_;  // counters of blocks that share a tile, 0 between ops
 };
 
 }  // namespace lmdeploy::cuda

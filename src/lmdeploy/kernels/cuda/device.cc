@@ -44,6 +44,16 @@ class DeviceAllocator final : public Allocator {
   void free(std::byte* data, size_t) noexcept override { cudaFree(data); }
 };
 
+class PinnedAllocator final : public Allocator {
+ public:
+  std::byte* allocate(size_t bytes) override {
+    void* data = nullptr;
+    check(cudaMallocHost(&data, bytes == 0 ? 1 : bytes), "allocate host memory");
+    return static_cast<std::byte*>(data);
+  }
+  void free(std::byte* data, size_t) noexcept override { cudaFreeHost(data); }
+};
+
 CudaDevice describe_device(int index) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, index), "read a device's properties");
@@ -60,11 +70,17 @@ Allocator& device_allocator() {
   return allocator;
 }
 
+Allocator& pinned_allocator() {
+  static PinnedAllocator allocator;
+  return allocator;
+}
+
 std::byte* Scratch::bytes(int64_t count) {
   const auto bytes = static_cast<size_t>(count);
   if (bytes > buffer_.size()) {
     buffer_ = Buffer();  // waits for what still reads it
     buffer_ = Buffer(bytes, device_allocator());
+    ++version_;
   }
   return buffer_.data();
 }

@@ -1,5 +1,6 @@
 // The ops that work element by element. Bandwidth-bound: each element is read and written once.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
 namespace lmdeploy::cuda {
@@ -10,6 +11,7 @@ constexpr int kThreads = 256;
 // out[t, i] = op(a[t, i], b[t, i], t). No __restrict__: out may be a or b.
 template <int N, typename T, typename Op>
 __global__ void map_kernel(Rows<T> out, Rows<const T> a, Rows<const T> b, int64_t rows, int64_t cols, Op op) {
+  wait_for_previous_kernel();
   const int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   if (i >= cols) return;
   for (int64_t t = blockIdx.y; t < rows; t += gridDim.y) {
@@ -35,8 +37,8 @@ void map(const char* name, TensorView out, ConstTensorView a, ConstTensorView b,
     const int64_t per_block = kThreads * (wide ? kWidth<T> : 1);
     const dim3 grid(static_cast<unsigned>(ceil_div(cols, per_block)), grid_rows(rows));
     const auto run = [&]<int N>(std::integral_constant<int, N>) {
-      map_kernel<N>
-          <<<grid, kThreads, 0, stream>>>(rows_of<T>(out), rows_of<T>(a), rows_of<T>(b), rows, cols, op);
+      launch(map_kernel<N, T, Op>, grid, kThreads, 0, stream, rows_of<T>(out), rows_of<T>(a), rows_of<T>(b),
+             rows, cols, op);
     };
     if (wide)
       run(std::integral_constant<int, kWidth<T>>());

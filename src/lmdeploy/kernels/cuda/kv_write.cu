@@ -1,5 +1,6 @@
 // kv_write: each row of k and v goes to its slot of the paged cache, converted to the cache's dtype.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
 namespace lmdeploy::cuda {
@@ -19,6 +20,7 @@ struct CachePlace {
 template <typename T, typename Cached>
 __global__ void kv_write_kernel(Cached* cache, CachePlace place, Rows<const T> k, Rows<const T> v,
                                 const int64_t* slots, int64_t tokens, int cols) {
+  wait_for_previous_kernel();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (i >= cols) return;
   const int head = i / place.head_dim, d = i % place.head_dim;
@@ -50,9 +52,9 @@ void CudaKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTens
   const dim3 grid(static_cast<unsigned>(ceil_div(k.cols(), kThreads)), grid_rows(k.rows()));
   with_type(k.dtype(), [&]<typename T>(Type<T>) {
     with_type(l.dtype, [&]<typename Cached>(Type<Cached>) {
-      kv_write_kernel<<<grid, kThreads, 0, stream_>>>(reinterpret_cast<Cached*>(cache.data), place,
-                                                      rows_of<T>(k), rows_of<T>(v), slots.row<int64_t>(0),
-                                                      k.rows(), static_cast<int>(k.cols()));
+      launch(kv_write_kernel<T, Cached>, grid, kThreads, 0, stream_, reinterpret_cast<Cached*>(cache.data),
+             place, rows_of<T>(k), rows_of<T>(v), slots.row<int64_t>(0), k.rows(),
+             static_cast<int>(k.cols()));
     });
   });
   check_launch("kv_write", k.shape());

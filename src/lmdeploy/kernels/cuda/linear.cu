@@ -1,7 +1,9 @@
-// linear and expert_linear: cuBLASLt where operands allow it, else tiles of fused multiply-adds in f32.
+// linear and expert_linear: chooses how each part of a weight is multiplied.
 #include <algorithm>
 
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/few_tokens.h"
+#include "lmdeploy/kernels/cuda/linear_tiles.h"
 #include "lmdeploy/kernels/cuda/packed_weight.h"
 #include "lmdeploy/kernels/cuda/quant.cuh"
 
@@ -9,119 +11,11 @@ namespace lmdeploy::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTileRows = 64;   // outputs of a tile
-constexpr int kTileDepth = 32;  // columns that are multiplied between two barriers
-constexpr int kMostExperts = 512;
 /// Up to that many tokens, quantised weights are read as they are; above, once into 16 bits for cuBLASLt.
 constexpr int64_t kMostTokensOfTiles = 64;
 
-struct TileArgs {
-  const std::byte* x;
-  int64_t x_stride_bytes;
-  DType x_dtype;
-  bool x_wide;
-  std::byte* out;
-  int64_t out_stride_bytes;
-  DType out_dtype;
-  const float* bias;    // may be null
-  int64_t bias_stride;  // from one expert's to the next one's
-  int64_t tokens;
-  int rows, cols;
-  int64_t weight_row_bytes;
-  bool weight_wide;
-  const int32_t* expert_start;  // null: one weight for all tokens
-  int first_expert, num_experts;
-  const std::byte* weights[kMostExperts];  // null: this expert is another call's
-};
-
-struct TileTokens {
-  int expert;
-  int64_t begin, end;  // at most a tile's tokens; empty where the tile has none
-};
-
-// Expert e's tiles are floor(start[e] / kTokens) + e and those after it: enough for its rows, and no other's.
-template <int kTokens>
-__device__ TileTokens find_tokens(const TileArgs& a) {
-  const int tile = static_cast<int>(blockIdx.y);
-  if (a.expert_start == nullptr) return {0, int64_t{tile} * kTokens, a.tokens};
-  const int32_t* start = a.expert_start + a.first_expert;
-  const auto first_tile = [&](int e) { return start[e] / kTokens - start[0] / kTokens + e; };
-  int low = 0, high = a.num_experts - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (first_tile(middle) <= tile)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return {low, start[low] + int64_t{tile - first_tile(low)} * kTokens, start[low + 1]};
-}
-
-// Sums run over the columns in order, whatever the batch: a row's bits depend on nothing else.
-template <typename W, int kTokens>
-__global__ __launch_bounds__(kThreads) void tile_kernel(const __grid_constant__ TileArgs a) {
-  constexpr int kPerThread = kTokens / 16;
-  __shared__ float x_tile[kTileDepth][kTokens + 4], w_tile[kTileDepth][kTileRows + 4];
-  const TileTokens tokens = find_tokens<kTokens>(a);
-  const std::byte* weight = a.weights[tokens.expert];
-  if (tokens.begin >= tokens.end || weight == nullptr) return;
-  const int tid = static_cast<int>(threadIdx.x), first_row = static_cast<int>(blockIdx.x) * kTileRows;
-  const int load_row = tid / 4, load_k = tid % 4 * 8;
-  const int64_t load_token = tokens.begin + load_row;
-  const std::byte* weight_row = weight + int64_t{first_row + load_row} * a.weight_row_bytes;
-  const std::byte* x_row = a.x + load_token * a.x_stride_bytes;
-  float sums[kPerThread][4] = {};
-  for (int k0 = 0; k0 < a.cols; k0 += kTileDepth) {
-    const int k = k0 + load_k;
-    float values[8] = {};
-    if (first_row + load_row < a.rows && k < a.cols)
-      read8_weight<W>(weight_row, k, a.cols, a.weight_wide, values);
-    for (int j = 0; j < 8; ++j) w_tile[load_k + j][load_row] = values[j];
-    if (load_row < kTokens) {
-      for (float& value : values) value = 0;
-      if (load_token < tokens.end && k < a.cols) read8_any(x_row, a.x_dtype, k, a.cols, a.x_wide, values);
-      for (int j = 0; j < 8; ++j) x_tile[load_k + j][load_row] = values[j];
-    }
-    __syncthreads();
-    for (int i = 0; i < kTileDepth; ++i) {
-      const float4 w = *reinterpret_cast<const float4*>(&w_tile[i][tid % 16 * 4]);
-      for (int m = 0; m < kPerThread; ++m) {
-        const float x = x_tile[i][tid / 16 * kPerThread + m];
-        sums[m][0] = fmaf(x, w.x, sums[m][0]);
-        sums[m][1] = fmaf(x, w.y, sums[m][1]);
-        sums[m][2] = fmaf(x, w.z, sums[m][2]);
-        sums[m][3] = fmaf(x, w.w, sums[m][3]);
-      }
-    }
-    __syncthreads();
-  }
-  for (int m = 0; m < kPerThread; ++m) {
-    const int64_t token = tokens.begin + tid / 16 * kPerThread + m;
-    if (token >= tokens.end) break;
-    for (int n = 0; n < 4; ++n) {
-      const int row = first_row + tid % 16 * 4 + n;
-      if (row >= a.rows) break;
-      const float bias =
-          a.bias == nullptr ? 0 : a.bias[(a.first_expert + tokens.expert) * a.bias_stride + row];
-      store_any(a.out + token * a.out_stride_bytes, a.out_dtype, row, sums[m][n] + bias);
-    }
-  }
-}
-
 void run_tiles(const TileArgs& args, DType weight_dtype, cudaStream_t stream) {
-  const auto columns = static_cast<unsigned>(ceil_div(args.rows, kTileRows));
-  const bool few = args.tokens <= 16 * int64_t{args.num_experts};
-  const int64_t tile = few ? 16 : 64;
-  const int64_t tiles =
-      args.expert_start == nullptr ? ceil_div(args.tokens, tile) : args.tokens / tile + args.num_experts;
-  const dim3 grid(columns, static_cast<unsigned>(tiles));
-  with_weight(weight_dtype, [&]<typename W>(Type<W>) {
-    if (few)
-      tile_kernel<W, 16><<<grid, kThreads, 0, stream>>>(args);
-    else
-      tile_kernel<W, 64><<<grid, kThreads, 0, stream>>>(args);
-  });
-  check_launch("linear", {args.tokens, args.rows, args.cols});
+  (is_quantized(weight_dtype) ? run_quant_tiles : run_float_tiles)(args, weight_dtype, stream);
 }
 
 TileArgs tile_args(TensorView out, ConstTensorView x, int64_t part_rows, int64_t weight_row_bytes) {
@@ -165,7 +59,7 @@ __global__ void dequantize_kernel(T* out, const std::byte* rows, int64_t row_byt
   }
 }
 
-const std::byte* dequantized(const CudaWeight::Part& part, int64_t cols, DType dtype, Scratch& scratch,
+const std::byte* dequantized(const WeightPart& part, int64_t cols, DType dtype, Scratch& scratch,
                              cudaStream_t stream) {
   std::byte* wide = scratch.bytes(part.rows * row_bytes(dtype, cols));
   const dim3 grid(static_cast<unsigned>(ceil_div(cols, kThreads * 8)), grid_rows(part.rows));
@@ -179,40 +73,80 @@ const std::byte* dequantized(const CudaWeight::Part& part, int64_t cols, DType d
   return wide;
 }
 
+MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
+  return {.tokens = x.rows(),
+          .rows = out.cols(),
+          .cols = x.cols(),
+          .x_stride = x.row_stride_bytes() / block_bytes(x.dtype()),
+          .out_stride = out.row_stride_bytes() / block_bytes(out.dtype()),
+          .type = x.dtype(),
+          .out_type = out.dtype()};
+}
+
+// Where a kernel of this back end beats the library: weights of 16 bits that x matches, few tokens. Each
+// block of it reads all tokens: beyond eight of them L1 must hold them.
+bool suits_few_tokens(const MatmulShape& shape, DType weight_dtype, const DeviceLimits& device) {
+  constexpr int64_t kL1Bytes = 160 << 10;
+  const bool few =
+      shape.tokens <= 8 || (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
+  return few && device.major >= 8 && weight_dtype == shape.type && shape.type != DType::kF32;
+}
+
 }  // namespace
 
 void CudaKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                             std::optional<ConstTensorView> bias) const {
-  const CudaWeight& w = cuda_weight("linear", weight);
-  for (const CudaWeight::Part& part : w.parts()) {
+  for (const WeightPart& part : cuda_weight("linear", weight).parts()) {
     const TensorView part_out = out.slice_cols(part.first_row, part.rows);
     const float* part_bias = bias ? bias->row<float>(0) + part.first_row : nullptr;
-    const MatmulShape shape = {.tokens = x.rows(),
-                               .rows = part.rows,
-                               .cols = x.cols(),
-                               .x_stride = x.row_stride_bytes() / block_bytes(x.dtype()),
-                               .out_stride = out.row_stride_bytes() / block_bytes(out.dtype()),
-                               .type = x.dtype(),
-                               .out_type = out.dtype(),
-                               .accumulate = bias.has_value()};
-    const bool as_is = part.dtype == x.dtype();
-    const bool can_be = is_quantized(part.dtype) && x.rows() > kMostTokensOfTiles;
-    if ((as_is || can_be) && Blas::takes(shape, part_out.data(), x.data(), as_is ? part.data : nullptr)) {
-      const std::byte* operand =
-          as_is ? part.data : dequantized(part, x.cols(), x.dtype(), scratch_, stream_);
-      if (bias) {  // the product is added to it: one rounding of the sum
-        const dim3 grid(static_cast<unsigned>(ceil_div(part.rows, kThreads)), grid_rows(x.rows()));
-        fill_rows_kernel<<<grid, kThreads, 0, stream_>>>(part_out.data(), out.row_stride_bytes(), out.dtype(),
-                                                         part_bias, x.rows(), part.rows);
-        check_launch("linear's bias", part_out.shape());
-      }
-      if (blas_.multiply(shape, part_out.data(), x.data(), operand, stream_)) continue;
-    }
+    if (multiply_few(part_out, x, part, part_bias) || multiply_by_blas(part_out, x, part, part_bias))
+      continue;
     TileArgs args = tile_args(part_out, x, part.rows, part.row_bytes);
     args.bias = part_bias;
     args.weights[0] = part.data;
     run_tiles(args, part.dtype, stream_);
   }
+}
+
+bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPart& part,
+                               const float* bias) const {
+  const MatmulShape shape = matmul_shape(out, x);
+  if (!suits_few_tokens(shape, part.dtype, device_) || !Blas::takes(shape, out.data(), x.data(), part.data))
+    return false;
+  const FewTokensArgs args = {.weight = part.data,
+                              .x = x.data(),
+                              .x_stride = shape.x_stride,
+                              .out = out.data(),
+                              .out_stride_bytes = out.row_stride_bytes(),
+                              .out_dtype = out.dtype(),
+                              .bias = bias,
+                              .rows = static_cast<int>(shape.rows),
+                              .cols = static_cast<int>(shape.cols),
+                              .tokens = static_cast<int>(shape.tokens)};
+  if (x.dtype() == DType::kF16)
+    run_few_tokens<__half>(args, stream_);
+  else
+    run_few_tokens<__nv_bfloat16>(args, stream_);
+  check_launch("linear", {shape.tokens, shape.rows, shape.cols});
+  return true;
+}
+
+bool CudaKernels::multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part,
+                                   const float* bias) const {
+  MatmulShape shape = matmul_shape(out, x);
+  shape.accumulate = bias != nullptr;
+  const bool as_is = part.dtype == x.dtype();
+  const bool can_be = is_quantized(part.dtype) && x.rows() > kMostTokensOfTiles;
+  if (!(as_is || can_be) || !Blas::takes(shape, out.data(), x.data(), as_is ? part.data : nullptr))
+    return false;
+  const std::byte* operand = as_is ? part.data : dequantized(part, x.cols(), x.dtype(), scratch_, stream_);
+  if (bias != nullptr) {  // the product is added to it: one rounding of the sum
+    const dim3 grid(static_cast<unsigned>(ceil_div(part.rows, kThreads)), grid_rows(x.rows()));
+    fill_rows_kernel<<<grid, kThreads, 0, stream_>>>(out.data(), out.row_stride_bytes(), out.dtype(), bias,
+                                                     x.rows(), part.rows);
+    check_launch("linear's bias", out.shape());
+  }
+  return blas_.multiply(shape, out.data(), x.data(), operand, stream_);
 }
 
 // One call for each run of experts, part of their weights and kind: experts of another kind have no weight in
@@ -229,7 +163,7 @@ void CudaKernels::do_expert_linear(TensorView out, ConstTensorView x,
     };
     std::vector<Call> calls;
     for (size_t e = 0; e < run.size(); ++e) {
-      for (const CudaWeight::Part& part : cuda_weight("expert_linear", *run[e]).parts()) {
+      for (const WeightPart& part : cuda_weight("expert_linear", *run[e]).parts()) {
         auto call = std::find_if(calls.begin(), calls.end(), [&](const Call& c) {
           return c.dtype == part.dtype && c.first_row == part.first_row && c.rows == part.rows;
         });

@@ -1,5 +1,6 @@
 // norm and add_norm: one block for each run of elements that are normalised together.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
 namespace lmdeploy::cuda {
@@ -25,6 +26,7 @@ struct NormArgs {
 template <int N, bool kAdd, typename T>
 __global__ void norm_kernel(NormArgs<T> a) {
   __shared__ float shared[32];
+  wait_for_previous_kernel();
   using Wide = Pack<T, N>;
   for (int64_t run = blockIdx.x; run < a.rows * a.runs; run += gridDim.x) {
     const int64_t t = run / a.runs;
@@ -73,6 +75,53 @@ __global__ void norm_kernel(NormArgs<T> a) {
   }
 }
 
+// The same where a block has a thread for every N elements of a run: they stay in registers, and all that is
+// read is asked for at once.
+template <int N, bool kAdd, typename T>
+__global__ void short_norm_kernel(NormArgs<T> a) {
+  __shared__ float shared[32];
+  using Wide = Pack<T, N>;
+  const int i = static_cast<int>(threadIdx.x) * N;
+  const bool inside = i < a.size;
+  wait_for_previous_kernel();
+  for (int64_t run = blockIdx.x; run < a.rows * a.runs; run += gridDim.x) {
+    const int64_t t = run / a.runs, begin = run % a.runs * a.size;
+    float values[N] = {}, weights[N] = {}, biases[N] = {};
+    if (inside) {
+      const Wide x = *reinterpret_cast<const Wide*>(a.x.row(t) + begin + i);
+      const int64_t w = (a.whole_weight ? begin : 0) + i;
+      for (int j = 0; j < N; ++j) {
+        values[j] = to_float(x.values[j]);
+        weights[j] = a.weight[w + j] + a.offset;
+        if (a.bias != nullptr) biases[j] = a.bias[w + j];
+      }
+      if constexpr (kAdd) {
+        auto* residual = reinterpret_cast<Wide*>(a.residual.row(t) + begin + i);
+        Wide sum = *residual;
+        for (int j = 0; j < N; ++j) {
+          sum.values[j] = from_float<T>(to_float(sum.values[j]) + values[j]);
+          values[j] = to_float(sum.values[j]);
+        }
+        *residual = sum;
+      }
+    }
+    float mean = 0;
+    if (a.layer) {
+      float sum = 0;
+      for (int j = 0; j < N; ++j) sum += values[j];
+      mean = block_sum(sum, shared) / static_cast<float>(a.size);
+    }
+    float sum_sq = 0;
+    for (int j = 0; inside && j < N; ++j) sum_sq = fmaf(values[j] - mean, values[j] - mean, sum_sq);
+    const float scale = 1 / sqrtf(block_sum(sum_sq, shared) / static_cast<float>(a.size) + a.eps);
+    if (!inside) continue;
+    Wide out;
+    for (int j = 0; j < N; ++j)
+      out.values[j] = from_float<T>((values[j] - mean) * scale * weights[j] + biases[j]);
+    *reinterpret_cast<Wide*>(a.out.row(t) + begin + i) = out;
+  }
+}
+
 template <bool kAdd>
 void run_norm(const char* op, TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
               const NormOptions& options, cudaStream_t stream) {
@@ -95,13 +144,15 @@ void run_norm(const char* op, TensorView out, TensorView residual, ConstTensorVi
                               .eps = options.eps,
                               .offset = options.offset};
     const bool wide = is_wide(out, size) && is_wide(residual, size) && is_wide(x, size);
-    const int64_t busy = ceil_div(size, wide ? kWidth<T> : 1);
-    const auto threads = static_cast<unsigned>(std::min<int64_t>(512, ceil_div(busy, 32) * 32));
+    const int64_t busy = ceil_div(size, wide ? kWidth<T> : 1), warps = ceil_div(busy, 32);
+    const auto threads = [&](int64_t most) { return static_cast<int>(std::min(most, warps * 32)); };
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(args.rows * args.runs, int64_t{1} << 30));
-    if (wide)
-      norm_kernel<kWidth<T>, kAdd><<<blocks, threads, 0, stream>>>(args);
+    if (wide && busy <= 1024)
+      launch(short_norm_kernel<kWidth<T>, kAdd, T>, blocks, threads(1024), 0, stream, args);
+    else if (wide)
+      launch(norm_kernel<kWidth<T>, kAdd, T>, blocks, threads(512), 0, stream, args);
     else
-      norm_kernel<1, kAdd><<<blocks, threads, 0, stream>>>(args);
+      launch(norm_kernel<1, kAdd, T>, blocks, threads(512), 0, stream, args);
   });
   check_launch(op, out.shape());
 }

@@ -26,7 +26,7 @@ struct EmbeddingArgs {
   int64_t tokens;
   int64_t cols;
   int64_t table_rows;
-  CudaWeight::Part part;
+  WeightPart part;
   bool wide;
 };
 
@@ -89,8 +89,8 @@ void CudaWeight::plan(std::span<const ConstTensorView> parts, DType float_dtype)
 }
 
 std::byte* CudaWeight::row_data(int64_t row) const {
-  const auto part =
-      std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return row < p.first_row + p.rows; });
+  const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                 [&](const WeightPart& p) { return row < p.first_row + p.rows; });
   return buffer_.data() + (part->data - buffer_.data()) + (row - part->first_row) * part->row_bytes;
 }
 
@@ -121,7 +121,7 @@ std::unique_ptr<PackedWeight> CudaKernels::pack_weight(std::span<const ConstTens
                             static_cast<size_t>(part.rows()), cudaMemcpyHostToDevice, stream_),
           "copy a weight to the device");
     if (!as_is) {
-      convert_kernel<<<static_cast<unsigned>(num_sms_ * 8), kThreads, 0, stream_>>>(
+      convert_kernel<<<static_cast<unsigned>(device_.num_sms * 8), kThreads, 0, stream_>>>(
           place, dtype_, arrival, part.dtype(), part.rows() * part.cols());
       check_launch("convert a weight", part.shape());
     }
@@ -134,7 +134,7 @@ std::unique_ptr<PackedWeight> CudaKernels::pack_weight(std::span<const ConstTens
 void CudaKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
   const CudaWeight& weight = cuda_weight("embedding", table);
   const dim3 grid(static_cast<unsigned>(ceil_div(out.cols(), kThreads * 8)), grid_rows(out.rows()));
-  for (const CudaWeight::Part& part : weight.parts()) {
+  for (const WeightPart& part : weight.parts()) {
     const EmbeddingArgs args = {.out = out.data(),
                                 .out_stride_bytes = out.row_stride_bytes(),
                                 .out_dtype = out.dtype(),

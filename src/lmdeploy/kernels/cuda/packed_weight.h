@@ -7,21 +7,21 @@
 
 namespace lmdeploy::cuda {
 
+/// Rows of one kind, contiguous.
+struct WeightPart {
+  DType dtype;
+  int64_t first_row;  // in the whole weight
+  int64_t rows;
+  int64_t row_bytes;
+  const std::byte* data;
+};
+
 class CudaWeight final : public PackedWeight {
  public:
-  /// Rows of one kind, contiguous.
-  struct Part {
-    DType dtype;
-    int64_t first_row;  // in the whole weight
-    int64_t rows;
-    int64_t row_bytes;
-    const std::byte* data;
-  };
-
   CudaWeight(int64_t rows, int64_t cols) : PackedWeight(rows, cols) {}
   size_t bytes() const override { return buffer_.size(); }
   /// Neighbours differ in dtype.
-  const std::vector<Part>& parts() const { return parts_; }
+  const std::vector<WeightPart>& parts() const { return parts_; }
 
   /// Memory for parts of these kinds, data still to come.
   void plan(std::span<const ConstTensorView> parts, DType float_dtype);
@@ -29,7 +29,7 @@ class CudaWeight final : public PackedWeight {
   std::byte* row_data(int64_t row) const;
 
  private:
-  std::vector<Part> parts_;
+  std::vector<WeightPart> parts_;
   Buffer buffer_;
 };
 

@@ -1,5 +1,6 @@
 // rope_table and rope.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
 namespace lmdeploy::cuda {
@@ -29,6 +30,7 @@ __global__ void rope_table_kernel(Rows<T> table, const int32_t* positions, const
 template <typename T, typename Table>
 __global__ void rope_kernel(Rows<T> x, Rows<const Table> table, int64_t tokens, int heads, int half,
                             RopeOptions o) {
+  wait_for_previous_kernel();
   const int at = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (at >= heads * half) return;
   const int head = at / half, j = at % half;
@@ -63,8 +65,8 @@ void CudaKernels::do_rope(TensorView x, ConstTensorView table, RopeOptions optio
   const int64_t half = table.cols() / 2, heads = x.cols() / options.head_dim;
   const dim3 grid(static_cast<unsigned>(ceil_div(heads * half, kThreads)), grid_rows(x.rows()));
   const auto run = [&]<typename T, typename Table>(Type<T>, Type<Table>) {
-    rope_kernel<<<grid, kThreads, 0, stream_>>>(rows_of<T>(x), rows_of<Table>(table), x.rows(),
-                                                static_cast<int>(heads), static_cast<int>(half), options);
+    launch(rope_kernel<T, Table>, grid, kThreads, 0, stream_, rows_of<T>(x), rows_of<Table>(table), x.rows(),
+           static_cast<int>(heads), static_cast<int>(half), options);
   };
   with_type(x.dtype(), [&]<typename T>(Type<T> type) {
     if (table.dtype() == x.dtype())

@@ -113,7 +113,7 @@ __device__ inline float block_sum(float value, float* shared) {
   return value;
 }
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+__host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// Rows beyond what a grid's y dimension takes are reached by a loop.
 inline unsigned grid_rows(int64_t rows) { return static_cast<unsigned>(rows < 65535 ? rows : 65535); }
 

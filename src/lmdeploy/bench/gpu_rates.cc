@@ -1,0 +1,176 @@
+// Products and attention on the GPU by themselves, with the shapes of Llama-3-8B in bf16, as percent of the
+// card's read bandwidth or of its rate of bf16 products.
+//   gpu_rates [linear] [attention]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/half.h"
+#include "lmdeploy/core/random.h"
+#include "lmdeploy/kernels/cuda/device_probe.h"
+#include "lmdeploy/kernels/kernels.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr int64_t kColdBytes = int64_t{300} << 20;  // several times a card's cache
+constexpr int64_t kNumHeads = 32, kNumKvHeads = 8, kHeadDim = 128, kBlockLen = 64;
+
+// Seconds of a call: the median of some runs of many calls, one after the other.
+double seconds_of(const std::function<void(int64_t)>& call) {
+  constexpr int64_t kRuns = 7;
+  int64_t calls = 4;
+  std::vector<double> times;
+  for (int64_t run = -2; run < kRuns; ++run) {
+    cuda::wait_for_device();
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < calls; ++i) call(i);
+    cuda::wait_for_device();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+                           static_cast<double>(calls);
+    if (run == -1) calls = std::clamp<int64_t>(static_cast<int64_t>(0.01 / seconds), 4, 400);
+    if (run >= 0) times.push_back(seconds);
+  }
+  std::ranges::sort(times);
+  return times[kRuns / 2];
+}
+
+class Rates {
+ public:
+  Rates()
+      : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16)),
+        bandwidth_(cuda::measure_read_bandwidth()),
+        product_rate_(cuda::measure_bf16_product()),
+        numbers_(DType::kBF16, {8192, 4096}) {
+    Rng rng(1);
+    for (BF16& value : numbers_.span<BF16>()) value = to_bf16(static_cast<float>(2 * rng.uniform() - 1));
+    std::printf("%s: read %.3f TB/s, bf16 product %.0f TFLOP/s\n", cuda_status().devices.front().name.c_str(),
+                bandwidth_ / 1e12, product_rate_ / 1e12);
+  }
+
+  void linear(int64_t rows, int64_t cols) {
+    std::vector<std::unique_ptr<PackedWeight>> weights;
+    for (int64_t bytes = 0; bytes < kColdBytes; bytes += rows * cols * 2) {
+      std::vector<ConstTensorView> parts;
+      const int64_t most = 8192 * 4096 / cols;
+      for (int64_t row = 0; row < rows; row += most)
+        parts.emplace_back(numbers_.view().data(), DType::kBF16, Shape{std::min(most, rows - row), cols});
+      weights.push_back(kernels_->pack_weight(parts));
+    }
+    for (const int64_t tokens : {1, 8, 16, 32, 64, 128, 256, 2048}) {
+      const Tensor x = kernels_->to_device(random(tokens, cols)),
+                   out(DType::kBF16, {tokens, rows}, kernels_->allocator());
+      const double seconds = seconds_of(
+          [&](int64_t i) { kernels_->linear(out, x, *weights[static_cast<size_t>(i) % weights.size()]); });
+      const double bytes = 2.0 * static_cast<double>(rows * cols), ops = bytes * static_cast<double>(tokens);
+      std::printf("linear %lld x %lld, %lld tokens: %.1f us, %.1f %% of bandwidth, %.1f %% of products\n",
+                  static_cast<long long>(rows), static_cast<long long>(cols), static_cast<long long>(tokens),
+                  seconds * 1e6, 100 * bytes / seconds / bandwidth_, 100 * ops / seconds / product_rate_);
+    }
+    std::fflush(stdout);
+  }
+
+  /// Each sequence has `rows` of its `context` tokens in the step.
+  void attention(int64_t batch, int64_t context, int64_t rows) {
+    const KvLayout layout = {.dtype = DType::kBF16,
+                             .num_layers = 1,
+                             .num_kv_heads = kNumKvHeads,
+                             .head_dim = kHeadDim,
+                             .block_len = kBlockLen};
+    const int64_t blocks_each = (context + kBlockLen - 1) / kBlockLen;
+    const int64_t bytes = batch * blocks_each * layout.block_bytes();
+    const int64_t copies = std::max<int64_t>(1, (kColdBytes + bytes - 1) / bytes);
+    const int64_t num_blocks = copies * batch * blocks_each;
+    const Tensor memory = make_cache(num_blocks * layout.block_bytes());
+    const KvCacheView cache = {.layout = layout, .data = memory.view().data(), .num_blocks = num_blocks};
+    std::vector<int32_t> table(static_cast<size_t>(num_blocks)), start, len(static_cast<size_t>(batch));
+    std::iota(table.rbegin(), table.rend(), 0);
+    for (int64_t s = 0; s <= batch; ++s) start.push_back(static_cast<int32_t>(s * rows));
+    std::ranges::fill(len, static_cast<int32_t>(context));
+    const Tensor tables = indices(table, {copies * batch, blocks_each}),
+                 query_start = indices(start, {batch + 1}), kv_len = indices(len, {batch});
+    const Tensor q = kernels_->to_device(random(batch * rows, kNumHeads * kHeadDim)),
+                 out(DType::kBF16, {batch * rows, kNumHeads * kHeadDim}, kernels_->allocator());
+    const double seconds = seconds_of([&](int64_t i) {
+      const ConstTensorView blocks = tables.view().slice_rows(i % copies * batch, batch);
+      kernels_->attention(out, q, cache, {query_start, kv_len, blocks},
+                          {.scale = 0.088f, .num_heads = kNumHeads});
+    });
+    const double seen =
+        static_cast<double>(rows) * (static_cast<double>(context) - 0.5 * static_cast<double>(rows - 1));
+    const double ops = 4.0 * static_cast<double>(batch * kNumHeads * kHeadDim) * seen;
+    std::printf("attention batch %lld, %lld of %lld tokens: %.1f us, %.1f %% of bandwidth, %.1f TFLOP/s\n",
+                static_cast<long long>(batch), static_cast<long long>(rows), static_cast<long long>(context),
+                seconds * 1e6, 100 * static_cast<double>(bytes) / seconds / bandwidth_, ops / seconds / 1e12);
+    std::fflush(stdout);
+  }
+
+ private:
+  Tensor random(int64_t rows, int64_t cols) const {
+    Tensor t(DType::kBF16, {rows, cols});
+    const auto from = numbers_.span<BF16>();
+    const auto to = t.span<BF16>();
+    for (size_t i = 0; i < to.size(); ++i) to[i] = from[i % from.size()];
+    return t;
+  }
+  Tensor indices(const std::vector<int32_t>& values, const Shape& shape) const {
+    Tensor t(DType::kI32, shape);
+    std::ranges::copy(values, t.span<int32_t>().begin());
+    return kernels_->to_device(std::move(t));
+  }
+  // The same random numbers again and again.
+  Tensor make_cache(int64_t bytes) const {
+    Tensor memory(DType::kU8, {bytes}, kernels_->allocator());
+    const auto most = static_cast<int64_t>(numbers_.bytes());
+    for (int64_t at = 0; at < bytes; at += most) {
+      const int64_t count = std::min(most, bytes - at);
+      kernels_->copy_from_host(TensorView(memory.view().data() + at, DType::kU8, {count}),
+                               ConstTensorView(numbers_.view().data(), DType::kU8, {count}));
+    }
+    return memory;
+  }
+
+  const std::unique_ptr<Kernels> kernels_;
+  const double bandwidth_, product_rate_;  // bytes and operations a second
+  Tensor numbers_;
+};
+
+}  // namespace
+}  // namespace lmdeploy
+
+int main(int argc, char** argv) try {
+  const auto wanted = [&](std::string_view part) {
+    return argc < 2 || std::find(argv + 1, argv + argc, part) != argv + argc;
+  };
+  lmdeploy::Rates rates;
+  if (wanted("linear")) {
+    rates.linear(6144, 4096);
+    rates.linear(4096, 4096);
+    rates.linear(28672, 4096);
+    rates.linear(4096, 14336);
+    rates.linear(128256, 4096);
+  }
+  if (wanted("attention")) {
+    rates.attention(1, 128, 1);
+    rates.attention(1, 2048, 1);
+    rates.attention(1, 32768, 1);
+    rates.attention(16, 1024, 1);
+    rates.attention(40, 1024, 1);
+    rates.attention(64, 1024, 1);
+    rates.attention(256, 1024, 1);
+    rates.attention(1, 2048, 2048);
+    rates.attention(1, 8192, 8192);
+    rates.attention(1, 8192, 512);
+    rates.attention(8, 512, 512);
+  }
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,7 @@
+// Attention in f32 over a cache of f16.
+#include "lmdeploy/kernels/cuda/attention_plain.cuh"
+
+namespace lmdeploy::cuda {
+template void run_plain_attention<__half>(AttentionArgs, int64_t, const DeviceLimits&, Scratch&,
+                                          cudaStream_t);
+}  // namespace lmdeploy::cuda

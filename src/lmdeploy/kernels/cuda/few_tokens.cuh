@@ -1,0 +1,141 @@
+// linear for few tokens: reads each weight once, as fast as memory gives them.
+//
+// Weights are the left factor of 16x8x16 products, tokens the right one. A lane reads 16 bytes of a row of
+// either, eight consecutive columns, and takes them as the columns that two products want: a sum does not
+// mind the order of its terms. Both go to registers, one unit of columns ahead. The warps of a block share
+// its rows' columns and add their sums at last, in order.
+#pragma once
+
+#include "lmdeploy/kernels/cuda/few_tokens.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
+#include "lmdeploy/kernels/cuda/mma.cuh"
+
+namespace lmdeploy::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * 32;
+constexpr int kStep = 32;  // columns
+constexpr int kSteps = 2;  // of a unit
+constexpr int kUnit = kSteps * kStep;
+
+__device__ inline uint4 load_weights(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+/// 16 rows for kTokenTiles * 8 tokens.
+template <typename T, int kTokenTiles>
+class FewTokens {
+  static constexpr int kRows = 16, kTokens = 8 * kTokenTiles;
+
+ public:
+  using Sums = float[kWarps][kTokens][kRows];  // in shared memory
+
+  __device__ explicit FewTokens(const FewTokensArgs& a)
+      : a_(a),
+        first_row_(static_cast<int>(blockIdx.x) * kRows),
+        rows_left_(a.rows - first_row_ - lane() / 4),
+        tokens_left_(a.tokens - lane() / 4),
+        row_(static_cast<const T*>(a.weight) + int64_t{first_row_ + lane() / 4} * a.cols),
+        token_(static_cast<const T*>(a.x) + lane() / 4 * a.x_stride) {}
+
+  __device__ void run(Sums& shared) {
+    int k = static_cast<int>(threadIdx.x) / 32 * kUnit + lane() % 4 * 8;
+    for (int j = 0; j < kSteps; ++j) load_step(j, k + j * kStep);
+    wait_for_previous_kernel();
+    for (int j = 0; j < kSteps; ++j) load_tokens(j, k + j * kStep);
+    for (; k < a_.cols; k += kWarps * kUnit) multiply_unit(k + kWarps * kUnit);
+    share(shared);
+    __syncthreads();
+    store(shared);
+  }
+
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // Zeros beyond the columns, rows and tokens.
+  __device__ void load_step(int j, int k) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      weights_[j][r] =
+          k < a_.cols && r * 8 < rows_left_ ? load_weights(row_ + int64_t{r * 8} * a_.cols + k) : uint4{};
+  }
+  __device__ void load_tokens(int j, int k) {
+#pragma unroll
+    for (int t = 0; t < kTokenTiles; ++t)
+      x_[j][t] = k < a_.cols && t * 8 < tokens_left_
+                     ? *reinterpret_cast<const uint4*>(token_ + t * 8 * a_.x_stride + k)
+                     : uint4{};
+  }
+  // As each step is done, the next unit's takes its place.
+  __device__ void multiply_unit(int next_k) {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) {
+      multiply_step(weights_[j], x_[j]);
+      load_step(j, next_k + j * kStep);
+      load_tokens(j, next_k + j * kStep);
+    }
+  }
+  __device__ void multiply_step(const uint4 (&w)[2], const uint4 (&x)[kTokenTiles]) {
+    const uint32_t front[4] = {w[0].x, w[1].x, w[0].y, w[1].y}, back[4] = {w[0].z, w[1].z, w[0].w, w[1].w};
+#pragma unroll
+    for (int t = 0; t < kTokenTiles; ++t) {
+      mma<T>(sums_[t], front, x[t].x, x[t].y);
+      mma<T>(sums_[t], back, x[t].z, x[t].w);
+    }
+  }
+  __device__ void share(Sums& shared) const {
+    auto& own = shared[threadIdx.x / 32];
+    for (int t = 0; t < kTokenTiles; ++t)
+      for (int i = 0; i < 4; ++i) own[t * 8 + lane() % 4 * 2 + i % 2][lane() / 4 + i / 2 * 8] = sums_[t][i];
+  }
+  __device__ void store(const Sums& shared) const {
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kRows; i += kThreads) {
+      const int token = i / kRows, row = first_row_ + i % kRows;
+      if (token >= a_.tokens || row >= a_.rows) continue;
+      float sum = 0;
+      for (int w = 0; w < kWarps; ++w) sum += shared[w][token][i % kRows];
+      store_any(a_.out + token * a_.out_stride_bytes, a_.out_dtype, row,
+                a_.bias == nullptr ? sum : sum + a_.bias[row]);
+    }
+  }
+
+  const FewTokensArgs& a_;
+  const int first_row_, rows_left_, tokens_left_;  // from the lane's on
+  const T *row_, *token_;                          // the lane's
+  uint4 weights_[kSteps][2], x_[kSteps][kTokenTiles];
+  float sums_[kTokenTiles][4] = {};
+};
+
+template <typename T, int kTokenTiles>
+__global__ __launch_bounds__(kThreads, kTokenTiles == 1 ? 4 : 3) void few_tokens_kernel(
+    const __grid_constant__ FewTokensArgs a) {
+#if LMDEPLOY_HAS_MMA
+  using Few = FewTokens<T, kTokenTiles>;
+  __shared__ typename Few::Sums sums;
+  Few(a).run(sums);
+#endif
+}
+
+template <typename T, int kTokenTiles>
+void launch_few_tokens(const FewTokensArgs& args, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(ceil_div(args.rows, 16));
+  // Not let in early: its blocks would take the place of those that they wait for.
+  few_tokens_kernel<T, kTokenTiles><<<blocks, kThreads, 0, stream>>>(args);
+}
+
+}  // namespace
+
+template <typename T>
+void run_few_tokens(const FewTokensArgs& args, cudaStream_t stream) {
+  if (args.tokens <= 8)
+    launch_few_tokens<T, 1>(args, stream);
+  else
+    launch_few_tokens<T, 2>(args, stream);
+}
+
+}  // namespace lmdeploy::cuda

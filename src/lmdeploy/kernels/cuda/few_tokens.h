@@ -1,0 +1,26 @@
+// linear for few tokens with 16-bit weights: a kernel of its own, where a library's do not reach the memory's
+// speed.
+#pragma once
+
+#include "lmdeploy/kernels/cuda/cuda_kernels.h"
+
+namespace lmdeploy::cuda {
+
+struct FewTokensArgs {
+  const void* weight;  // [rows, cols], contiguous
+  const void* x;       // [tokens, cols]
+  int64_t x_stride;    // elements
+  std::byte* out;
+  int64_t out_stride_bytes;
+  DType out_dtype;
+  const float* bias;  // [rows], may be null
+  int rows, cols, tokens;
+};
+
+constexpr int kMostFewTokens = 16;
+
+/// x and weight are of T, with rows of whole 16 bytes; at most kMostFewTokens.
+template <typename T>
+void run_few_tokens(const FewTokensArgs& args, cudaStream_t stream);
+
+}  // namespace lmdeploy::cuda

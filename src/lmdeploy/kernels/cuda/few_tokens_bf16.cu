@@ -1,0 +1,6 @@
+// linear for few tokens in bf16.
+#include "lmdeploy/kernels/cuda/few_tokens.cuh"
+
+namespace lmdeploy::cuda {
+template void run_few_tokens<__nv_bfloat16>(const FewTokensArgs&, cudaStream_t);
+}  // namespace lmdeploy::cuda

@@ -21,12 +21,13 @@ constexpr std::array kInfo = {
     DTypeInfo{DType::kF16, "f16", 1, 2},        DTypeInfo{DType::kBF16, "bf16", 1, 2},
     DTypeInfo{DType::kI64, "i64", 1, 8},        DTypeInfo{DType::kI32, "i32", 1, 4},
     DTypeInfo{DType::kI16, "i16", 1, 2},        DTypeInfo{DType::kI8, "i8", 1, 1},
-    DTypeInfo{DType::kU8, "u8", 1, 1},          DTypeInfo{DType::kBool, "bool", 1, 1},
-    DTypeInfo{DType::kF8E4M3, "f8_e4m3", 1, 1}, DTypeInfo{DType::kF8E5M2, "f8_e5m2", 1, 1},
-    DTypeInfo{DType::kQ4_0, "q4_0", 32, 18},    DTypeInfo{DType::kQ4_1, "q4_1", 32, 20},
-    DTypeInfo{DType::kQ5_0, "q5_0", 32, 22},    DTypeInfo{DType::kQ5_1, "q5_1", 32, 24},
-    DTypeInfo{DType::kQ8_0, "q8_0", 32, 34},    DTypeInfo{DType::kQ4_K, "q4_k", 256, 144},
-    DTypeInfo{DType::kQ5_K, "q5_k", 256, 176},  DTypeInfo{DType::kQ6_K, "q6_k", 256, 210},
+    DTypeInfo{DType::kU8, "u8", 1, 1},          DTypeInfo{DType::kU4, "u4", 2, 1},
+    DTypeInfo{DType::kBool, "bool", 1, 1},      DTypeInfo{DType::kF8E4M3, "f8_e4m3", 1, 1},
+    DTypeInfo{DType::kF8E5M2, "f8_e5m2", 1, 1}, DTypeInfo{DType::kQ4_0, "q4_0", 32, 18},
+    DTypeInfo{DType::kQ4_1, "q4_1", 32, 20},    DTypeInfo{DType::kQ5_0, "q5_0", 32, 22},
+    DTypeInfo{DType::kQ5_1, "q5_1", 32, 24},    DTypeInfo{DType::kQ8_0, "q8_0", 32, 34},
+    DTypeInfo{DType::kQ4_K, "q4_k", 256, 144},  DTypeInfo{DType::kQ5_K, "q5_k", 256, 176},
+    DTypeInfo{DType::kQ6_K, "q6_k", 256, 210},
 };
 
 const DTypeInfo& info(DType dtype) {

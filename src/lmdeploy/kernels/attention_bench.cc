@@ -44,7 +44,8 @@ void run_attention(benchmark::State& state, DType dtype, const AttentionShape& s
   const int64_t copies = std::max<int64_t>(1, kColdBytes / step_bytes);
   const int64_t num_blocks = load.num_seqs * blocks_each * copies;
   const Tensor memory(DType::kU8, {num_blocks * layout.block_bytes()});
-  std::memset(memory.view().data(), 0x3c, memory.bytes());  // about 1 in every float type
+  std::memset(memory.view().data(), 0x3c,
+              memory.bytes());  // about 1 in every float type; codes and scales too
   const KvCacheView cache = {.layout = layout, .data = memory.view().data(), .num_blocks = num_blocks};
   const Tensor tables(DType::kI32, {copies * load.num_seqs, blocks_each});
   for (int64_t i = 0; i < num_blocks; ++i)
@@ -90,12 +91,11 @@ void register_all() {
        .sinks = true},
       {.name = "baichuan13b", .num_heads = 40, .num_kv_heads = 40, .head_dim = 128, .alibi = true},
       {.name = "deepseek_v2_lite", .num_heads = 16, .num_kv_heads = 1, .head_dim = 576, .latent_dim = 512}};
-  constexpr AttentionLoad kLoads[] = {{"decode_1x256", 1, 256, 1},
-                                      {"decode_1x4096", 1, 4096, 1},
-                                      {"decode_16x512", 16, 512, 1},
-                                      {"prefill_512", 1, 512, 512},
-                                      {"chunk_128_at_2048", 1, 2048, 128}};
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  constexpr AttentionLoad kLoads[] = {{"decode_1x512", 1, 512, 1},   {"decode_1x2048", 1, 2048, 1},
+                                      {"decode_1x8192", 1, 8192, 1}, {"decode_8x512", 8, 512, 1},
+                                      {"decode_8x2048", 8, 2048, 1}, {"decode_8x8192", 8, 8192, 1},
+                                      {"prefill_512", 1, 512, 512},  {"chunk_128_at_2048", 1, 2048, 128}};
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kU8, DType::kU4}) {
     for (const AttentionShape& shape : kShapes) {
       for (const AttentionLoad& load : kLoads) {
         const std::string name = cat("attention/", dtype, "/", shape.name, "/", load.name);

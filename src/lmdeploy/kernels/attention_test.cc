@@ -284,12 +284,13 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<Backend, DType,
 // Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two
 // roundings a term, sqrt rule), scaled; a soft cap never makes its error larger and adds that of tanh, ALiBi
 // adds two roundings of its bias and one of the sum. The score's error, and that of exp, is relative in the
-// weight, and the weighted sum and the sum of weights have n terms each.
-double attention_bound(const AttentionCase& c) {
+// weight, and the weighted sum and the sum of weights have n terms each. A code is decoded with one rounding.
+double attention_bound(const AttentionCase& c, DType cache) {
   const double d = static_cast<double>(c.head_dim);
   int64_t keys = 1;
   for (const Sequence& s : c.sequences) keys = std::max(keys, s.kv_len);
-  double score = 9 * d / std::sqrt(d) * (2 * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
+  const double roundings = is_float(cache) ? 2 : 3;
+  double score = 9 * d / std::sqrt(d) * (roundings * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
   if (c.alibi != Alibi::kNone) {
     const double steepest = 0.5 / (c.alibi == Alibi::kBf16 ? std::sqrt(d) : 1);
     score += 3 * steepest * static_cast<double>(keys) + 9 * std::sqrt(d);
@@ -300,18 +301,20 @@ double attention_bound(const AttentionCase& c) {
 TEST_P(AttentionTest, MatchesReference) {
   const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
+  LMD_REQUIRE_CACHE(backend, dtype);
   const Problem problem(c, dtype, dtype_of(backend));
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
   const TestTensor got = problem.run_all(kernels_of(backend), dtype_of(backend));
-  expect_close(got, want,
-               [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(backend, v); });
+  expect_close(got, want, [&](int64_t, int64_t, double v) {
+    return attention_bound(c, dtype) + store_error(backend, v);
+  });
 }
 
 std::string case_name(const ::testing::TestParamInfo<std::tuple<Backend, DType, AttentionCase>>& test) {
   const AttentionCase& c = std::get<2>(test.param);
   return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_", c.name, "_seed", c.seed);
 }
-const auto kCacheDtypes = ::testing::Values(DType::kF32, DType::kF16, DType::kBF16);
+const auto kCacheDtypes = ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kU8, DType::kU4);
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(kCases)),
@@ -359,14 +362,15 @@ const AttentionCase kEqualCases[] = {
      .alibi = Alibi::kBf16},
 };
 
-class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<Backend, AttentionCase>> {};
+class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<Backend, DType, AttentionCase>> {};
 
 // The seam's promise: a row's bits depend neither on how its prompt was cut into steps nor on the other
 // sequences.
 TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
-  const auto& [backend, c] = GetParam();
+  const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const Problem problem(c, DType::kF16, dtype_of(backend));
+  LMD_REQUIRE_CACHE(backend, dtype);
+  const Problem problem(c, dtype, dtype_of(backend));
   const Kernels& kernels = kernels_of(backend);
   const TestTensor whole = problem.run(kernels, dtype_of(backend), {0}, {{1060, 1060}});
   for (const int64_t chunk : {1, 7, 64, 500, 777}) {
@@ -381,9 +385,10 @@ TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
 }
 
 TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
-  const auto& [backend, c] = GetParam();
+  const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const Problem problem(c, DType::kBF16, dtype_of(backend));
+  LMD_REQUIRE_CACHE(backend, dtype);
+  const Problem problem(c, dtype, dtype_of(backend));
   const Kernels& kernels = kernels_of(backend);
   const TestTensor all = problem.run_all(kernels, dtype_of(backend));
   int64_t row = 0;
@@ -395,10 +400,10 @@ TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
 }
 
 TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
-  const auto& [backend, c] = GetParam();
+  const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
   if (is_cuda(backend)) return;  // it uses none
-  const Problem problem(c, DType::kF32, dtype_of(backend));
+  const Problem problem(c, dtype, dtype_of(backend));
   for (const int num_threads : {1, 16}) {
     const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), options_of(backend));
     expect_bit_equal(problem.run_all(*kernels, dtype_of(backend)).view(),
@@ -408,9 +413,11 @@ TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionEqualTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()),
+                                            ::testing::Values(DType::kF16, DType::kU8, DType::kU4),
                                             ::testing::ValuesIn(kEqualCases)),
                          [](const auto& test) {
-                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name);
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_",
+                                      std::get<2>(test.param).name);
                          });
 
 class AttentionBackendTest : public ::testing::TestWithParam<Backend> {
@@ -466,8 +473,9 @@ TEST_P(AttentionBackendTest, SinksOfAnySize) {
   std::copy(std::begin(sinks), std::end(sinks), problem.sinks.span<float>().begin());
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
   const TestTensor got = problem.run_all(kernels, dtype());
-  expect_close(got, want,
-               [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
+  expect_close(got, want, [&](int64_t, int64_t, double v) {
+    return attention_bound(c, DType::kF32) + store_error(GetParam(), v);
+  });
   const TestTensor none = plain.run_all(kernels, dtype());
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.at(2, i), 0);
   expect_bit_equal(got.view().slice_cols(24, 24), none.view().slice_cols(24, 24));
@@ -520,6 +528,7 @@ class KvWriteTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> 
 TEST_P(KvWriteTest, IsBitEqualToReference) {
   const auto& [backend, dtype] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
+  LMD_REQUIRE_CACHE(backend, dtype);
   Rng rng(31);
   for (const auto& [head_dim, latent_dim] :
        {std::pair{1, 0}, {5, 0}, {16, 0}, {19, 0}, {64, 0}, {19, 7}, {40, 32}}) {
@@ -551,8 +560,7 @@ TEST_P(KvWriteTest, IsBitEqualToReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KvWriteTest,
-                         ::testing::Combine(::testing::ValuesIn(all_backends()),
-                                            ::testing::Values(DType::kF32, DType::kF16, DType::kBF16)),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });

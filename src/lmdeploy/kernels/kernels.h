@@ -38,23 +38,42 @@ class PackedWeight {
   int64_t cols_;
 };
 
-/// One block holds `block_len` tokens of K and V of `num_layers` layers:
-/// [num_layers][2 (K, V)][num_kv_heads][block_len][head_dim] elements of `dtype`.
+/// One block holds `block_len` tokens of K and V of `num_layers` layers: [num_layers][2 (K, V)][num_kv_heads]
+/// planes. In float types a plane is [block_len][head_dim] elements. In u8 and u4 it is [block_len] rows of
+/// codes and then, from a multiple of 4 bytes on, [block_len][2] f16: each row's scale and min. An element is
+/// code * scale + min. Byte d of a row of u4 holds element d in its low bits and element (head_dim + 1) / 2 +
+/// d (past the last one: 0) in its high bits: a vector of bytes is two vectors of neighbours.
 struct KvLayout {
-  DType dtype = DType::kF32;  // f64 (ref only), f32, f16, bf16
+  DType dtype = DType::kF32;  // f64 (ref only), f32, f16, bf16; u8, u4: 8 or 4 bits, a scale and a min a row
   int64_t num_layers = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t block_len = 64;  // tokens
   /// Multi-head latent attention: V is the first `latent_dim` elements of each K row, and only K is stored:
-  /// [num_layers][num_kv_heads][block_len][head_dim]. 0: V has rows of its own, of head_dim elements.
+  /// [num_layers][num_kv_heads] planes. 0: V has rows of its own, of head_dim elements.
   int64_t latent_dim = 0;
 
   int64_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
-  /// Elements of K and V of one layer.
+  /// Whether rows are codes with a scale and a min.
+  bool quantized() const { return dtype == DType::kU8 || dtype == DType::kU4; }
+  /// The largest code.
+  int64_t max_code() const { return dtype == DType::kU8 ? 255 : 15; }
+  /// Bytes of a row of elements or codes.
+  int64_t row_bytes() const {
+    return lmdeploy::row_bytes(dtype, dtype == DType::kU4 ? head_dim + head_dim % 2 : head_dim);
+  }
+  /// Where the scales and mins of a plane begin.
+  int64_t codes_bytes() const { return (block_len * row_bytes() + 3) / 4 * 4; }
+  int64_t plane_bytes() const {
+    return quantized() ? codes_bytes() + block_len * kParamBytes : block_len * row_bytes();
+  }
+  int64_t layer_bytes() const { return (latent_dim > 0 ? 1 : 2) * num_kv_heads * plane_bytes(); }
+  int64_t block_bytes() const { return num_layers * layer_bytes(); }
+  /// Elements of K and V, of a layer and of all: where rows are plain elements.
   int64_t layer_elements() const { return (latent_dim > 0 ? 1 : 2) * num_kv_heads * block_len * head_dim; }
   int64_t block_elements() const { return num_layers * layer_elements(); }
-  int64_t block_bytes() const { return row_bytes(dtype, block_elements()); }
+
+  static constexpr int64_t kParamBytes = 4;  // of a row's scale and min
 };
 
 /// The pool of blocks; data points to num_blocks * layout.block_bytes() bytes.
@@ -188,6 +207,12 @@ class Kernels {
   /// Copies k, v [tokens, num_kv_heads * head_dim] into the cache: token t goes to slot slots[t] (i64; block
   /// * block_len + offset) of `layer`. Values are rounded to the cache's dtype. A latent cache takes no v:
   /// pass k.
+  /// In u8 and u4 each token's row x of one head, in f32, becomes the same bytes on all back ends: with f16()
+  /// the nearest f16 within +-65504, all other operations in f32 and L the largest code,
+  ///   min = f16(min(x)), scale = f16(max(0, max(x) - min) / L),
+  ///   code = round(clamp((x - min) * (1 / scale), 0, L)), ties to even; 0 where scale is 0.
+  /// So |decoded - x| <= scale / 2 but for the roundings of min and scale, and a row of equal values is exact
+  /// as far as f16 is. A row with a NaN or an infinity has scale and min NaN.
   void kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                 ConstTensorView slots) const;
 

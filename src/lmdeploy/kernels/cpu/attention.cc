@@ -82,15 +82,15 @@ void AttentionCall::plan(std::vector<AttentionTask>& tasks) const {
 void AttentionCall::run_span(const AttentionTask& task, int64_t span, const State& state,
                              float* thread_memory) const {
   const KvLayout& l = cache.layout;
-  const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
-  const std::byte* k =
-      cache.data + options.layer * row_bytes(l.dtype, l.layer_elements()) + task.kv_head * head_bytes;
+  const std::byte* k = cache.data + options.layer * l.layer_bytes() + task.kv_head * l.plane_bytes();
   const float* first_q = q.row<float>(task.first_row) + task.kv_head * group() * head_dim();
   ops.pack_queries(thread_memory, first_q, q.row_stride_bytes() / static_cast<int64_t>(sizeof(float)),
                    group(), queries(task), head_dim());
-  ops.attention_span({.kind = kind_of(l.dtype),
+  ops.attention_span({.kind = cache_kind(l.dtype),
                       .k = k,
-                      .v = l.latent_dim > 0 ? k : k + l.num_kv_heads * head_bytes,
+                      .v = l.latent_dim > 0 ? k : k + l.num_kv_heads * l.plane_bytes(),
+                      .row_bytes = l.row_bytes(),
+                      .params_offset = l.codes_bytes(),
                       .block_bytes = l.block_bytes(),
                       .block_table = batch.block_table.row<int32_t>(task.sequence),
                       .block_len = l.block_len,

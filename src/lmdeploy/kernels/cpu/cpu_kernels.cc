@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -127,6 +128,28 @@ std::string CpuKernels::name() const { return cat("cpu-", options_.isa, in_int8(
 std::unique_ptr<PackedWeight> CpuKernels::pack_weight(std::span<const ConstTensorView> parts) const {
   const int64_t rows = checks::weight_parts(parts);
   return std::make_unique<CpuWeight>(parts, rows, in_int8(), *threads_);
+}
+
+namespace {
+
+constexpr std::pair<DType, CacheKind> kCacheKinds[] = {{DType::kF32, CacheKind::kF32},
+                                                       {DType::kF16, CacheKind::kF16},
+                                                       {DType::kBF16, CacheKind::kBF16},
+                                                       {DType::kU8, CacheKind::kU8},
+                                                       {DType::kU4, CacheKind::kU4}};
+
+const auto* find_cache_kind(DType dtype) {
+  return std::ranges::find(kCacheKinds, dtype, &std::pair<DType, CacheKind>::first);
+}
+
+}  // namespace
+
+bool CpuKernels::takes_kv_dtype(DType dtype) const { return find_cache_kind(dtype) != std::end(kCacheKinds); }
+
+CacheKind cache_kind(DType dtype) {
+  const auto* known = find_cache_kind(dtype);
+  LMD_CHECK(known != std::end(kCacheKinds), "a KV cache in ", dtype);
+  return known->second;
 }
 
 const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight) {

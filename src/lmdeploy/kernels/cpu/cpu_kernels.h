@@ -60,7 +60,7 @@ class CpuKernels final : public Kernels {
   std::string name() const override;
   Allocator& allocator() const override { return host_allocator(); }
   DType activation_dtype() const override { return DType::kF32; }
-  bool takes_kv_dtype(DType dtype) const override { return is_float(dtype) && dtype != DType::kF64; }
+  bool takes_kv_dtype(DType dtype) const override;
   ThreadPool& threads() const override { return *threads_; }
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
@@ -132,6 +132,9 @@ class CpuKernels final : public Kernels {
   mutable std::vector<AttentionTask> attention_tasks_;
   mutable std::vector<ExpertTask> expert_tasks_;
 };
+
+/// Of a dtype that CpuKernels::takes_kv_dtype().
+CacheKind cache_kind(DType dtype);
 
 /// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
 const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight);

@@ -11,7 +11,7 @@
 
 namespace lmdeploy::cpu {
 
-/// Kinds of packed weights and of cache elements, a DType for ISA code.
+/// Kinds of packed weights, a DType for ISA code.
 enum class Kind : int32_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
 /// Kinds whose columns are masked out of 32-bit words where they lie: column k arrives as its integer times
@@ -23,6 +23,11 @@ constexpr bool needs_sums(Kind kind) { return has_shifted_columns(kind) && kind 
 
 /// Kinds of integers with scales.
 constexpr bool is_quantized(Kind kind) { return kind >= Kind::kQ4_0; }
+
+/// Kinds of rows of the KV cache.
+enum class CacheKind : int32_t { kF32, kF16, kBF16, kU8, kU4 };
+/// Rows of codes, each with a scale and a min.
+constexpr bool is_coded(CacheKind kind) { return kind >= CacheKind::kU8; }
 
 /// Columns that linear() sums before it adds to the total: part of the order of the sum. Quantised kinds sum
 /// their scale groups first.
@@ -68,9 +73,11 @@ constexpr int64_t kLinearScratch =
 /// Attention of some rows of one sequence and the query heads of one kv head over the keys [first_key,
 /// end_key): the running maximum, sum and weighted values of an online softmax.
 struct AttentionSpan {
-  Kind kind;                   // of the cache
+  CacheKind kind;
   const std::byte* k;          // this layer's and head's keys in block 0
   const std::byte* v;          // or k: values are the first value_dim elements of the keys
+  int64_t row_bytes;           // from a row to the next
+  int64_t params_offset;       // kU8, kU4: from k and v to their rows' scales and mins
   int64_t block_bytes;         // from a block to the next
   const int32_t* block_table;  // of the sequence
   int64_t block_len;
@@ -151,7 +158,9 @@ struct IsaOps {
   /// One token: `heads` heads of head_dim, `half` pairs each.
   void (*rope)(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
   /// f32 to an f32, f16 or bf16 row.
-  void (*store_row)(Kind kind, std::byte* dst, const float* src, int64_t n);
+  void (*store_row)(CacheKind kind, std::byte* dst, const float* src, int64_t n);
+  /// f32 to a kU8 or kU4 row, and its scale and min in f16 to `params`: see Kernels::kv_write.
+  void (*quantize_row)(CacheKind kind, std::byte* codes, std::byte* params, const float* src, int64_t n);
 };
 
 namespace portable {

@@ -66,20 +66,24 @@ void CpuKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTenso
                              ConstTensorView slots) const {
   const KvLayout& l = cache.layout;
   checks::index_values("kv_write", "slots", slots, cache.num_blocks * l.block_len);
-  const Kind kind = kind_of(l.dtype);
-  const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
-  const int64_t layer_bytes = row_bytes(l.dtype, l.layer_elements());
+  const CacheKind kind = cache_kind(l.dtype);
   for_rows(k.rows(), 2 * k.cols(), [&](int64_t t) {
     const int64_t slot = slots.row<int64_t>(0)[t];
-    std::byte* k_dst = cache.data + slot / l.block_len * l.block_bytes() + layer * layer_bytes +
-                       row_bytes(l.dtype, slot % l.block_len * l.head_dim);
-    std::byte* v_dst = k_dst + l.num_kv_heads * head_bytes;
-    for (int64_t head = 0; head < l.num_kv_heads; ++head) {
-      const int64_t at = head * l.head_dim;
-      ops_.store_row(kind, k_dst + head * head_bytes, k.row<float>(t) + at, l.head_dim);
-      if (l.latent_dim > 0) continue;
-      ops_.store_row(kind, v_dst + head * head_bytes, v.row<float>(t) + at, l.head_dim);
-    }
+    const int64_t row = slot % l.block_len;
+    std::byte* plane = cache.data + slot / l.block_len * l.block_bytes() + layer * l.layer_bytes();
+    const auto write = [&](const float* heads) {
+      for (int64_t head = 0; head < l.num_kv_heads; ++head, plane += l.plane_bytes(), heads += l.head_dim) {
+        std::byte* dst = plane + row * l.row_bytes();
+        if (l.quantized()) {
+          std::byte* params = plane + l.codes_bytes() + row * KvLayout::kParamBytes;
+          ops_.quantize_row(kind, dst, params, heads, l.head_dim);
+        } else {
+          ops_.store_row(kind, dst, heads, l.head_dim);
+        }
+      }
+    };
+    write(k.row<float>(t));
+    if (l.latent_dim == 0) write(v.row<float>(t));
   });
 }
 

@@ -18,7 +18,7 @@ struct Keys {
 
   double at(int kv, int64_t position, int64_t d) const {
     const int64_t block_len = cache.layout.block_len;
-    return cache_rows(cache, blocks[position / block_len], layer, kv, head).at(position % block_len, d);
+    return CachePlane(cache, blocks[position / block_len], layer, kv, head).at(position % block_len, d);
   }
 };
 

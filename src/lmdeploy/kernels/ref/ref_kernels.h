@@ -31,7 +31,9 @@ class RefKernels : public Kernels {
   Allocator& allocator() const override { return host_allocator(); }
   DType activation_dtype() const override { return DType::kF64; }
   bool takes_activation(DType dtype) const override { return is_float(dtype); }
-  bool takes_kv_dtype(DType dtype) const override { return is_float(dtype); }
+  bool takes_kv_dtype(DType dtype) const override {
+    return is_float(dtype) || dtype == DType::kU8 || dtype == DType::kU4;
+  }
   ThreadPool& threads() const override { return *threads_; }
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
@@ -82,8 +84,26 @@ class RefKernels : public Kernels {
 /// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
 const RefWeight& ref_weight(const char* op, const PackedWeight& weight);
 
-/// K (kv = 0) or V (1) of `layer` and one kv head in one block of the cache: [block_len, head_dim]. V of a
+/// K (kv = 0) or V (1) of one layer and kv head in one block of the cache: [block_len, head_dim]. V of a
 /// latent cache are its K rows.
-TensorView cache_rows(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head);
+class CachePlane {
+ public:
+  CachePlane(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head);
+  double at(int64_t row, int64_t d) const;
+  /// Row `row` = x[t, first_col, ...].
+  void set_row(int64_t row, ConstTensorView x, int64_t t, int64_t first_col) const;
+
+ private:
+  void quantize_row(int64_t row, std::span<const float> x) const;
+  /// [block_len, head_dim] of a float cache.
+  TensorView elements() const;
+  /// [block_len, bytes of codes].
+  TensorView codes() const;
+  /// [block_len, 2]: scale, min.
+  TensorView params() const;
+
+  const KvLayout& layout_;
+  std::byte* data_;
+};
 
 }  // namespace lmdeploy

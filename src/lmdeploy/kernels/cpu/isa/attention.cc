@@ -42,12 +42,12 @@ LMD_INLINE Range seen_keys(const AttentionSpan& s, int64_t query, int64_t tile_k
   return {in_tile(end - s.window), in_tile(end)};
 }
 
-template <Kind kKind>
+template <CacheKind kKind>
 LMD_INLINE VecF widen_halves(VecU16 v) {
-  return kKind == Kind::kF16 ? f16_to_f32(v) : bf16_to_f32(v);
+  return kKind == CacheKind::kF16 ? f16_to_f32(v) : bf16_to_f32(v);
 }
 
-template <Kind kKind>
+template <CacheKind kKind>
 void widen_halves(float* dst, const std::byte* src, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(dst + i, widen_halves<kKind>(load_as<VecU16>(src + i * 2)));
@@ -57,20 +57,72 @@ void widen_halves(float* dst, const std::byte* src, int64_t n) {
   store(dst + i, widen_halves<kKind>(rest), n - i);
 }
 
-void widen(float* dst, Kind kind, const std::byte* src, int64_t n) {
-  if (kind == Kind::kF16) return widen_halves<Kind::kF16>(dst, src, n);
-  if (kind == Kind::kBF16) return widen_halves<Kind::kBF16>(dst, src, n);
+void widen(float* dst, CacheKind kind, const std::byte* src, int64_t n) {
+  if (kind == CacheKind::kF16) return widen_halves<CacheKind::kF16>(dst, src, n);
+  if (kind == CacheKind::kBF16) return widen_halves<CacheKind::kBF16>(dst, src, n);
   __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
 }
 
-/// Widens `num_rows` rows that lie one after the other; columns past head_dim become 0.
-void widen_rows(float* rows, const AttentionSpan& s, const std::byte* src, int64_t num_rows) {
-  const int64_t stride = value_stride(s.head_dim);
-  if (stride == s.head_dim) return widen(rows, s.kind, src, num_rows * stride);
-  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = 0; j < num_rows; ++j, rows += stride, src += row_bytes) {
-    widen(rows, s.kind, src, s.head_dim);
-    for (int64_t d = s.head_dim; d < stride; ++d) rows[d] = 0;
+/// An f16 as it lies in memory.
+LMD_INLINE float load_f16(const std::byte* p) {
+  VecU16 v{};
+  __builtin_memcpy(&v, p, 2);
+  return f16_to_f32(v)[0];
+}
+
+/// code * scale + min of `n` codes, which have been masked to `kMask` after a shift of `kShift`.
+template <int kShift, int kMask>
+LMD_INLINE void decode(float* dst, const std::byte* codes, float scale, float min, int64_t n) {
+  const auto value = [=](VecU8 bytes) {
+    const VecI code = (widen(bytes) >> kShift) & kMask;
+    return fma(to_f32(code), splat(scale), splat(min));
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(dst + i, value(load_as<VecU8>(codes + i)));
+  if (i == n) return;
+  VecU8 rest{};
+  __builtin_memcpy(&rest, codes + i, static_cast<size_t>(n - i));
+  store(dst + i, value(rest), n - i);
+}
+
+/// Rows of one block that lie one after the other.
+struct CachedRows {
+  const std::byte* data;
+  const std::byte* params;
+  int64_t count;
+};
+
+/// Widens rows; columns past head_dim become 0.
+void widen_rows(float* rows, const AttentionSpan& s, CachedRows from) {
+  const int64_t n = s.head_dim, stride = value_stride(n), half = (n + 1) / 2;
+  if (stride == n && !is_coded(s.kind)) return widen(rows, s.kind, from.data, from.count * stride);
+  for (int64_t j = 0; j < from.count; ++j, rows += stride) {
+    const std::byte* row = from.data + j * s.row_bytes;
+    if (is_coded(s.kind)) {
+      const float scale = load_f16(from.params + j * 4), min = load_f16(from.params + j * 4 + 2);
+      if (s.kind == CacheKind::kU8) {
+        decode<0, 255>(rows, row, scale, min, n);
+      } else {
+        decode<0, 15>(rows, row, scale, min, half);
+        decode<4, 15>(rows + half, row, scale, min, n - half);
+      }
+    } else {
+      widen(rows, s.kind, row, n);
+    }
+    for (int64_t d = n; d < stride; ++d) rows[d] = 0;
+  }
+}
+
+/// fn(first, rows) for all runs of `keys` of a tile that lie in one block; `first` counts from the tile's.
+template <typename Fn>
+LMD_INLINE void for_runs(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys,
+                         const Fn& fn) {
+  for (int64_t j = keys.begin; j < keys.end;) {
+    const int64_t offset = (tile_key + j) % s.block_len;
+    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
+    const int64_t count = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
+    fn(j, CachedRows{block + offset * s.row_bytes, block + s.params_offset + offset * 4, count});
+    j += count;
   }
 }
 
@@ -78,31 +130,28 @@ void widen_rows(float* rows, const AttentionSpan& s, const std::byte* src, int64
 /// What lies before the first and after the last key is not defined.
 Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
   const int64_t stride = value_stride(s.head_dim);
-  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = keys.begin; j < keys.end;) {
-    const int64_t offset = (tile_key + j) % s.block_len;
-    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
-    const int64_t rest = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
-    if (rest == kTileKeys && s.kind == Kind::kF32 && stride == s.head_dim)
-      return {reinterpret_cast<const float*>(block + offset * row_bytes), stride};
-    widen_rows(rows + j * stride, s, block + offset * row_bytes, rest);
-    j += rest;
-  }
-  return {rows, stride};
+  Rows tile = {rows, stride};
+  for_runs(s, cache, tile_key, keys, [&](int64_t first, CachedRows run) {
+    if (run.count == kTileKeys && s.kind == CacheKind::kF32 && stride == s.head_dim) {
+      tile.data = reinterpret_cast<const float*>(run.data);
+    } else {
+      widen_rows(rows + first * stride, s, run);
+    }
+  });
+  return tile;
 }
 
 /// Asks for a tile that is read soon: tiles lie in scattered blocks and are read in strides, which the
 /// processor does not foresee.
 void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
-  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = keys.begin; j < keys.end;) {
-    const int64_t offset = (tile_key + j) % s.block_len;
-    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
-    const int64_t rest = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
-    for (int64_t line = 0; line < rest * row_bytes; line += 64)
-      __builtin_prefetch(block + offset * row_bytes + line, /*write=*/0, /*locality=*/2);
-    j += rest;
-  }
+  const auto prefetch = [](const std::byte* data, int64_t bytes) {
+    for (int64_t line = 0; line < bytes; line += 64)
+      __builtin_prefetch(data + line, /*write=*/0, /*locality=*/2);
+  };
+  for_runs(s, cache, tile_key, keys, [&](int64_t, CachedRows run) {
+    prefetch(run.data, run.count * s.row_bytes);
+    if (is_coded(s.kind)) prefetch(run.params, run.count * 4);
+  });
 }
 
 /// keys[j / 16][d][j % 16] = rows[j][d] for j in `range`, and some more to fill vectors.

@@ -28,6 +28,7 @@ void soft_cap(float* x, int64_t n, float cap);
 void weighted_sum(float* out, int64_t n, const float* x, int64_t stride, const int32_t* rows,
                   const float* weights, int64_t count);
 void rope(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
-void store_row(Kind kind, std::byte* dst, const float* src, int64_t n);
+void store_row(CacheKind kind, std::byte* dst, const float* src, int64_t n);
+void quantize_row(CacheKind kind, std::byte* codes, std::byte* params, const float* src, int64_t n);
 
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

@@ -29,7 +29,8 @@ constexpr IsaOps kOps = {.token_tile = kTokenTile,
                          .soft_cap = soft_cap,
                          .weighted_sum = weighted_sum,
                          .rope = rope,
-                         .store_row = store_row};
+                         .store_row = store_row,
+                         .quantize_row = quantize_row};
 
 }  // namespace
 

@@ -284,18 +284,19 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<Backend, DType,
 // Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two
 // roundings a term, sqrt rule), scaled; a soft cap never makes its error larger and adds that of tanh, ALiBi
 // adds two roundings of its bias and one of the sum. The score's error, and that of exp, is relative in the
-// weight, and the weighted sum and the sum of weights have n terms each. A code is decoded with one rounding.
+// weight, and the weighted sum and the sum of weights have n terms each. Codes are summed apart from mins:
+// terms of at most 3 times the range of 6, and of 3 times the min.
 double attention_bound(const AttentionCase& c, DType cache) {
-  const double d = static_cast<double>(c.head_dim);
+  const double d = static_cast<double>(c.head_dim), largest = is_float(cache) ? 3 : 9;
   int64_t keys = 1;
   for (const Sequence& s : c.sequences) keys = std::max(keys, s.kv_len);
-  const double roundings = is_float(cache) ? 2 : 3;
-  double score = 9 * d / std::sqrt(d) * (roundings * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
+  double score =
+      3 * largest * d / std::sqrt(d) * (2 * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
   if (c.alibi != Alibi::kNone) {
     const double steepest = 0.5 / (c.alibi == Alibi::kBf16 ? std::sqrt(d) : 1);
     score += 3 * steepest * static_cast<double>(keys) + 9 * std::sqrt(d);
   }
-  return 3 * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
+  return largest * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
 }
 
 TEST_P(AttentionTest, MatchesReference) {

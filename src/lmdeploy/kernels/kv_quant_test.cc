@@ -1,4 +1,6 @@
 // A KV cache in u8 and u4: its bytes read here as KvLayout describes them, and by attention().
+#include <bit>
+
 #include "lmdeploy/kernels/testing.h"
 
 namespace lmdeploy {
@@ -22,21 +24,29 @@ class SmallCache {
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
     kernels.kv_write(view_, 0, x, x, index_tensor(DType::kI64, slots));
   }
-  double scale(int64_t t) const { return params(t).at(0); }
-  double min(int64_t t) const { return params(t).at(1); }
-  int code(int64_t t, int64_t d) const {
-    const KvLayout& l = view_.layout;
-    const auto* row = reinterpret_cast<const uint8_t*>(view_.data) + t * l.row_bytes();
-    if (l.dtype == DType::kU8) return row[d];
-    const int64_t half = (l.head_dim + 1) / 2;
-    return d < half ? row[d] % 16 : row[d - half] / 16;
+  // Of values; `kv` 0: of keys, which in u4 have two pairs a row.
+  double scale(int64_t t, int64_t d = 0, int kv = 1) const { return param(t, d, kv, 0); }
+  double min(int64_t t, int64_t d = 0, int kv = 1) const { return param(t, d, kv, 1); }
+  int code(int64_t t, int64_t d, int kv = 1) const {
+    const auto* row = reinterpret_cast<const uint8_t*>(plane(kv)) + t * view_.layout.row_bytes();
+    if (!packed()) return row[d];
+    return d < half() ? row[d] % 16 : row[d - half()] / 16;
   }
-  double decoded(int64_t t, int64_t d) const { return code(t, d) * scale(t) + min(t); }
+  double decoded(int64_t t, int64_t d, int kv = 1) const {
+    return code(t, d, kv) * scale(t, d, kv) + min(t, d, kv);
+  }
 
  private:
-  ConstTensorView params(int64_t t) const {
-    const KvLayout& l = view_.layout;
-    return {view_.data + (l.block_len * l.row_bytes() + 3) / 4 * 4 + t * 4, DType::kF16, {2}};
+  bool packed() const { return view_.layout.dtype == DType::kU4; }
+  int64_t half() const { return (view_.layout.head_dim + 1) / 2; }
+  int64_t codes_bytes() const { return (view_.layout.block_len * view_.layout.row_bytes() + 3) / 4 * 4; }
+  const std::byte* plane(int kv) const {
+    return view_.data + kv * (codes_bytes() + view_.layout.block_len * (packed() ? 8 : 4));
+  }
+  double param(int64_t t, int64_t d, int kv, int64_t which) const {
+    const int64_t parts = packed() && kv == 0 ? 2 : 1, part = parts == 2 && d >= half() ? 1 : 0;
+    const ConstTensorView row(plane(kv) + codes_bytes() + t * parts * 4, DType::kF16, {2 * parts});
+    return row.at(2 * part + which);
   }
 
   KvCacheView view_;
@@ -54,20 +64,37 @@ class KvQuantTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> 
 
   // Half a step, and what rounding min and scale to f16 moves: the min by half a unit of its own, the top
   // code by half a unit of the scale each step, be that subnormal; f32 rounds far below.
-  static double bound(const SmallCache& cache, int64_t t) {
+  static double bound(double scale, double min) {
     const auto rounding = [](double value) { return std::max(std::abs(value) * 0x1p-11, 0x1p-25); };
-    const double largest = std::abs(cache.min(t)) + max_code() * cache.scale(t);
-    return cache.scale(t) / 2 + rounding(cache.min(t)) + max_code() * rounding(cache.scale(t)) +
-           largest * 4 * epsilon(DType::kF32);
+    return scale / 2 + rounding(min) + max_code() * rounding(scale) +
+           (std::abs(min) + max_code() * scale) * 4 * epsilon(DType::kF32);
+  }
+  // What the cache keeps of element d of a key.
+  static double turned(ConstTensorView x, int64_t t, int64_t d) {
+    if (dtype() == DType::kU8) return x.at(t, d);
+    int64_t run = 1;
+    while (x.cols() % (2 * run) == 0) run *= 2;
+    double sum = 0;
+    for (int64_t i = 0; i < run; ++i) {
+      const double value = x.at(t, d / run * run + i);
+      sum += std::popcount(static_cast<uint64_t>(i & d)) % 2 == 0 ? value : -value;
+    }
+    return sum / std::sqrt(static_cast<double>(run));
   }
   void expect_within_bound(ConstTensorView x) const {
     const SmallCache cache(dtype(), x.rows(), x.cols());
     cache.write(kernels_of(backend()), x);
     for (int64_t t = 0; t < x.rows(); ++t) {
-      const double limit = bound(cache, t);
-      for (int64_t d = 0; d < x.cols(); ++d)
-        ASSERT_NEAR(cache.decoded(t, d), x.at(t, d), limit)
+      double largest = 0;
+      for (int64_t d = 0; d < x.cols(); ++d) largest = std::max(largest, std::abs(x.at(t, d)));
+      for (int64_t d = 0; d < x.cols(); ++d) {
+        ASSERT_NEAR(cache.decoded(t, d), x.at(t, d), bound(cache.scale(t), cache.min(t)))
             << "row " << t << ", element " << d << ", scale " << cache.scale(t) << ", min " << cache.min(t);
+        const double scale = cache.scale(t, d, 0), min = cache.min(t, d, 0);
+        const double turning = 24 * static_cast<double>(x.cols()) * largest * epsilon(DType::kF32);
+        ASSERT_NEAR(cache.decoded(t, d, 0), turned(x, t, d), bound(scale, min) + turning)
+            << "key " << t << ", element " << d << ", scale " << scale << ", min " << min;
+      }
     }
   }
 };
@@ -83,14 +110,14 @@ TEST_P(KvQuantTest, StaysWithinHalfAStep) {
     SCOPED_TRACE(cat("head_dim ", head_dim));
     TestTensor x = random_tensor(rng, dtype_of(backend()), 40, head_dim);
     expect_within_bound(x);
-    // An outlier channel, a row far from 0, ranges that are subnormal in f16 and one that no f16 scale of
-    // u4 covers.
+    // An outlier channel, a row far from 0, ranges that are subnormal in f16 and rows that nearly leave
+    // its range once they are turned.
     for (int64_t t = 0; t < 10; ++t) {
       x.view().set(t, head_dim / 2, 30 * x.at(t, head_dim / 2));
       for (int64_t d = 0; d < head_dim; ++d) {
         x.view().set(10 + t, d, 100 + x.at(10 + t, d));
         x.view().set(20 + t, d, 1e-6 * x.at(20 + t, d));
-        x.view().set(30 + t, d, 2e4 * x.at(30 + t, d));
+        x.view().set(30 + t, d, 2e3 * x.at(30 + t, d));
       }
     }
     expect_within_bound(x);
@@ -139,8 +166,9 @@ TEST_P(KvQuantTest, ExtremesNeitherWrapNorSpread) {
   EXPECT_EQ(cache.decoded(0, 0), -65504);
   EXPECT_EQ(cache.decoded(0, 1), -65504 + 65504 * max_code());
   for (int64_t t = 1; t < 4; ++t)
-    for (int64_t d = 0; d < 8; ++d) EXPECT_TRUE(std::isnan(cache.decoded(t, d))) << t << ", " << d;
-  for (int64_t d = 0; d < 8; ++d) EXPECT_NEAR(cache.decoded(4, d), d, bound(cache, 4));
+    for (int64_t d = 0; d < 8; ++d)
+      EXPECT_TRUE(std::isnan(cache.decoded(t, d)) && std::isnan(cache.decoded(t, d, 0))) << t << ", " << d;
+  for (int64_t d = 0; d < 8; ++d) EXPECT_NEAR(cache.decoded(4, d), d, bound(cache.scale(4), cache.min(4)));
 }
 
 // A row that sees one key has its value, decoded.
@@ -182,13 +210,13 @@ TEST(KvLayout, BytesOfATokenAreCodesAndParams) {
   };
   EXPECT_EQ(bytes_per_token(DType::kF16, 128), 32 * 8 * 512);
   EXPECT_EQ(bytes_per_token(DType::kU8, 128), 32 * 8 * 264);
-  EXPECT_EQ(bytes_per_token(DType::kU4, 128), 32 * 8 * 136);
+  EXPECT_EQ(bytes_per_token(DType::kU4, 128), 32 * 8 * (136 + 4));  // keys have two pairs
   EXPECT_EQ(bytes_per_token(DType::kU8, 64), 32 * 8 * 2 * (64 + 4));
-  EXPECT_EQ(bytes_per_token(DType::kU4, 64), 32 * 8 * 2 * (32 + 4));
+  EXPECT_EQ(bytes_per_token(DType::kU4, 64), 32 * 8 * (2 * (32 + 4) + 4));
   EXPECT_EQ(bytes_per_token(DType::kU4, 576, 512), 32 * 8 * (288 + 4));
   const KvLayout odd = {
       .dtype = DType::kU4, .num_layers = 1, .num_kv_heads = 1, .head_dim = 13, .block_len = 3};
-  EXPECT_EQ(odd.block_bytes(), 2 * (24 + 12));  // 21 bytes of codes
+  EXPECT_EQ(odd.block_bytes(), 24 + 24 + 24 + 12);  // 21 bytes of codes each
 }
 
 }  // namespace

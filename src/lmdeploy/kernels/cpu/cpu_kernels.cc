@@ -176,10 +176,14 @@ void CpuKernels::for_pieces(int64_t count, int64_t grain,
 }
 
 void CpuKernels::for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t)> body) const {
+  for_worker_rows(rows, cols, [&](int, int64_t row) { body(row); });
+}
+
+void CpuKernels::for_worker_rows(int64_t rows, int64_t cols, FunctionRef<void(int, int64_t)> body) const {
   constexpr int64_t kPieceElements = 16384;  // a few microseconds: about the price of waking a thread
   const int64_t grain = (kPieceElements + cols) / (cols + 1);
-  for_pieces(rows, grain, [&](int, int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) body(r);
+  for_pieces(rows, grain, [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) body(worker, r);
   });
 }
 

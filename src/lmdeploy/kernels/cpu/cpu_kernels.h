@@ -105,6 +105,7 @@ class CpuKernels final : public Kernels {
                   FunctionRef<void(int worker, int64_t begin, int64_t end)> body) const;
   /// body(row) for each row of `cols` elements; threads only when there is enough to do.
   void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
+  void for_worker_rows(int64_t rows, int64_t cols, FunctionRef<void(int worker, int64_t row)> body) const;
 
   /// Whether quantised weights meet tokens in bytes.
   bool in_int8() const { return options_.int8_activations && ops_.linear_int8 != nullptr; }

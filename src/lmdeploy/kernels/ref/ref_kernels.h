@@ -2,6 +2,7 @@
 // end; never optimise it.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -94,16 +95,33 @@ class CachePlane {
   void set_row(int64_t row, ConstTensorView x, int64_t t, int64_t first_col) const;
 
  private:
-  void quantize_row(int64_t row, std::span<const float> x) const;
+  void quantize_part(int64_t row, int64_t part, std::span<const float> x) const;
   /// [block_len, head_dim] of a float cache.
   TensorView elements() const;
   /// [block_len, bytes of codes].
   TensorView codes() const;
-  /// [block_len, 2]: scale, min.
+  /// [block_len, 2 * parts_]: scale and min of each.
   TensorView params() const;
 
   const KvLayout& layout_;
+  bool is_key_;
+  int64_t parts_;
   std::byte* data_;
 };
+
+/// Turns the runs of a key or query as Kernels::kv_write says.
+template <typename T>
+void turn_key(std::span<T> x, int64_t run) {
+  const auto n = static_cast<size_t>(run);
+  for (size_t h = 1; h < n; h *= 2) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      if ((i & h) != 0) continue;
+      const T a = x[i], b = x[i + h];
+      x[i] = a + b;
+      x[i + h] = a - b;
+    }
+  }
+  for (T& value : x) value *= 1 / std::sqrt(static_cast<T>(n));
+}
 
 }  // namespace lmdeploy

@@ -97,6 +97,10 @@ struct Encoding {
 
 /// Finds the scale and min of a row and writes them to `params`.
 Encoding choose_encoding(std::byte* params, const float* src, int64_t n, float max_code) {
+  if (n == 0) {
+    store_params(params, 0, 0);
+    return {0, 0, max_code};
+  }
   VecF least = splat(src[0]), most = least, broken{};
   for (int64_t i = 0; i < n; i += kLanes) {
     const VecF v = i + kLanes <= n                              ? load(src + i)
@@ -117,6 +121,13 @@ Encoding choose_encoding(std::byte* params, const float* src, int64_t n, float m
   const float scale = to_f32(scale_bits);
   store_params(params, scale_bits, min_bits);
   return {min, scale > 0 ? 1 / scale : 0, max_code};
+}
+
+/// The pairs (a, b) of lanes i and i + kDistance become (a + b, a - b).
+template <int kDistance>
+LMD_INLINE VecF butterfly(VecF v) {
+  const VecF other = swap_lanes<kDistance>(v);
+  return (lane_index() & kDistance) != 0 ? other - v : other + v;
 }
 
 LMD_INLINE void store_bytes(std::byte* dst, VecI v, int64_t n) {
@@ -152,18 +163,45 @@ void store_row(CacheKind kind, std::byte* dst, const float* src, int64_t n) {
   }
 }
 
-void quantize_row(CacheKind kind, std::byte* codes, std::byte* params, const float* src, int64_t n) {
-  const Encoding encode = choose_encoding(params, src, n, kind == CacheKind::kU8 ? 255 : 15);
+void quantize_row(CacheKind kind, std::byte* codes, std::byte* params, const float* src, int64_t n,
+                  int64_t parts) {
   if (kind == CacheKind::kU8) {
+    const Encoding encode = choose_encoding(params, src, n, 255);
     for (int64_t i = 0; i < n; i += kLanes) store_bytes(codes + i, encode(load(src + i, n - i)), n - i);
     return;
   }
   const int64_t half = (n + 1) / 2;
+  const Encoding encode_low = choose_encoding(params, src, parts == 1 ? n : half, 15);
+  const Encoding encode_high =
+      parts == 1 ? encode_low : choose_encoding(params + 4, src + half, n - half, 15);
   for (int64_t i = 0; i < half; i += kLanes) {
     const VecI in_row = lane_index() < static_cast<int32_t>(n - half - i);
-    const VecI high = encode(load(src + half + i, n - half - i)) & in_row;
-    store_bytes(codes + i, encode(load(src + i, half - i)) | (high << 4), half - i);
+    const VecI high = encode_high(load(src + half + i, n - half - i)) & in_row;
+    store_bytes(codes + i, encode_low(load(src + i, half - i)) | (high << 4), half - i);
   }
+}
+
+void turn_row(float* dst, const float* src, int64_t n, int64_t run) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    VecF v = load(src + i, n - i);
+    if (run > 1) v = butterfly<1>(v);
+    if (run > 2) v = butterfly<2>(v);
+    if constexpr (kLanes > 4)
+      if (run > 4) v = butterfly<4>(v);
+    if constexpr (kLanes > 8)
+      if (run > 8) v = butterfly<8>(v);
+    store(dst + i, v, n - i);
+  }
+  for (int64_t h = kLanes; h < run; h *= 2) {
+    for (int64_t i = 0; i < n; i += i % (2 * h) == h - kLanes ? h + kLanes : kLanes) {
+      const VecF a = load(dst + i);
+      const VecF b = load(dst + i + h);
+      store(dst + i, a + b);
+      store(dst + i + h, a - b);
+    }
+  }
+  const float scale = 1 / __builtin_sqrtf(static_cast<float>(run));
+  for (int64_t i = 0; i < n; i += kLanes) store(dst + i, load(dst + i, n - i) * scale, n - i);
 }
 
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

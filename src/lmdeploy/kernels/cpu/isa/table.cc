@@ -30,7 +30,8 @@ constexpr IsaOps kOps = {.token_tile = kTokenTile,
                          .weighted_sum = weighted_sum,
                          .rope = rope,
                          .store_row = store_row,
-                         .quantize_row = quantize_row};
+                         .quantize_row = quantize_row,
+                         .turn_row = turn_row};
 
 }  // namespace
 

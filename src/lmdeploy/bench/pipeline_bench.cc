@@ -1,6 +1,6 @@
 // The whole engine on a real model: load time, first token, one stream, and many streams of mixed length
 // together.
-//   pipeline_bench MODEL [NUM_REQUESTS] [DTYPE]
+//   pipeline_bench MODEL [NUM_REQUESTS] [DTYPE] [QUANT_POLICY]
 // Prints the ratio of the two throughputs, the peak resident size, and whether each request got the same ids
 // together as alone (float32; otherwise the share that did).
 #include <sys/resource.h>
@@ -68,10 +68,11 @@ double peak_resident_mb() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-void run(const std::string& model, size_t num_requests, const std::string& dtype) {
+void run(const std::string& model, size_t num_requests, const std::string& dtype, int quant_policy) {
   PipelineConfig config;
   config.model_path = model;
   config.dtype = dtype;
+  config.quant_policy = quant_policy;
   auto start = Clock::now();
   Pipeline pipeline(config);
   std::printf("load %.2f s, first token %.3f s\n", seconds_since(start), first_token_seconds(pipeline));
@@ -102,11 +103,12 @@ void run(const std::string& model, size_t num_requests, const std::string& dtype
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: %s MODEL [NUM_REQUESTS] [DTYPE]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s MODEL [NUM_REQUESTS] [DTYPE] [QUANT_POLICY]\n", argv[0]);
     return 2;
   }
   try {
-    lmdeploy::run(argv[1], argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 64, argc > 3 ? argv[3] : "auto");
+    lmdeploy::run(argv[1], argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 64, argc > 3 ? argv[3] : "auto",
+                  argc > 4 ? std::atoi(argv[4]) : 0);
   } catch (const lmdeploy::Error& e) {
     std::fprintf(stderr, "pipeline_bench: %s\n", e.what());
     return 1;

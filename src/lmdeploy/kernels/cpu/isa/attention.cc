@@ -42,6 +42,12 @@ struct Rows {
   int64_t stride;
 };
 
+/// A tile of V: widened, or codes that are widened where they are used.
+struct Values {
+  Rows rows;
+  const std::byte* codes = nullptr;
+};
+
 LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
 
 /// The base of an online softmax: exp(-inf - base) is 0 even while nothing but -inf has been seen.
@@ -295,13 +301,29 @@ float soften(float* scores, Range seen, float scale, float& max, float& sum) {
   return shrink;
 }
 
+/// Sixteen columns of the rows of a tile of V: as f32, or codes where they lie.
+struct FloatColumns {
+  const float* data;
+  int64_t stride;
+  LMD_INLINE Row16 operator()(int64_t row) const { return load16(data + row * stride); }
+};
+template <Bits kBits>
+struct CodeColumns {
+  const std::byte* data;
+  int64_t stride;
+  LMD_INLINE Row16 operator()(int64_t row) const {
+    Row16 r;
+    for (int i = 0; i < kVecs; ++i) r.v[i] = code_of<kBits>(load_as<VecU8>(data + row * stride + i * kLanes));
+    return r;
+  }
+};
+
 /// Sums of weight * value over what each of T queries sees of a tile, keys rising.
-template <int T>
-LMD_INLINE void sum_values(Row16 (&sums)[T], const float* values, int64_t stride, const float* weights,
+template <int T, typename Columns>
+LMD_INLINE void sum_values(Row16 (&sums)[T], const Columns& columns, const float* weights,
                            const Range (&seen)[T]) {
   const auto add_keys = [&](int t, int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k)
-      add_product(sums[t], load16(values + k * stride), weights[t * kTile + k]);
+    for (int64_t k = begin; k < end; ++k) add_product(sums[t], columns(k), weights[t * kTile + k]);
   };
   const Range all = {seen[T - 1].begin, seen[0].end};  // what all queries see: empty in narrow windows
   int64_t next[T];
@@ -310,8 +332,27 @@ LMD_INLINE void sum_values(Row16 (&sums)[T], const float* values, int64_t stride
     sums[t] = Row16{};
     add_keys(t, seen[t].begin, next[t]);
   }
-  add_products<T, kTile>(sums, values + all.begin * stride, stride, weights + all.begin, all.end - all.begin);
+#pragma GCC unroll 4
+  for (int64_t k = all.begin; k < all.end; ++k) {
+    const Row16 column = columns(k);
+#pragma GCC unroll 16
+    for (int t = 0; t < T; ++t) add_product(sums[t], column, weights[t * kTile + k]);
+  }
   for (int t = 0; t < T; ++t) add_keys(t, next[t] < all.end ? all.end : next[t], seen[t].end);
+}
+
+/// sum_values() of columns [d, d + 16).
+template <int T>
+LMD_INLINE void sum_columns(Row16 (&sums)[T], const AttentionSpan& s, const Values& v, int64_t d,
+                            const float* weights, const Range (&seen)[T]) {
+  if (v.codes == nullptr)
+    sum_values<T>(sums, FloatColumns{v.rows.data + d, v.rows.stride}, weights, seen);
+  else if (s.kind == CacheKind::kU8)
+    sum_values<T>(sums, CodeColumns<Bits::kAll>{v.codes + d, s.row_bytes}, weights, seen);
+  else if (d < s.row_bytes)
+    sum_values<T>(sums, CodeColumns<Bits::kLow>{v.codes + d, s.row_bytes}, weights, seen);
+  else
+    sum_values<T>(sums, CodeColumns<Bits::kHigh>{v.codes + d - s.row_bytes, s.row_bytes}, weights, seen);
 }
 
 /// Scores of the codes of a panel of keys become those of the keys.
@@ -327,8 +368,8 @@ LMD_INLINE void decode_scores(Row16 (&scores)[T], Params params, int64_t panel, 
 
 /// Queries [first, first + T) times the tile of n keys that begins at `tile_key`.
 template <int T>
-void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t first, int64_t tile_key,
-                 int64_t n) {
+void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Values& v, int64_t first,
+                 int64_t tile_key, int64_t n) {
   Range seen[T];
   for (int t = 0; t < T; ++t) seen[t] = seen_keys(s, first + t, tile_key, n);
   const float* q = s.q + first * s.head_dim;
@@ -361,7 +402,7 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t
   const int64_t stride = value_stride(s.value_dim);
   for (int64_t d = 0; d < stride; d += 16) {
     Row16 sums[T];
-    sum_values<T>(sums, v.data + d, v.stride, scratch.scores, seen);
+    sum_columns<T>(sums, s, v, d, scratch.scores, seen);
     for (int t = 0; t < T; ++t) {
       float* values = s.values + (first + t) * stride + d;
       if (is_coded(s.kind)) sums[t] = sums[t] + mins[t];
@@ -373,7 +414,7 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t
 
 /// attend_tile for T = `size`, which is in [1, kMax].
 template <int kMax>
-LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, Rows v,
+LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, const Values& v,
                                int64_t first, int64_t tile_key, int64_t n) {
   if constexpr (kMax > 1) {
     if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, v, first, tile_key, n);
@@ -430,20 +471,23 @@ void attention_span(const AttentionSpan& s) {
   };
   for (int64_t key = s.first_key / kTileKeys * kTileKeys; key < s.end_key; key += kTileKeys) {
     const Range keys = wanted(key);
-    if (key + kTileKeys < s.end_key) prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
     if (s.v != s.k) prefetch_tile(s, s.v, key, keys);
-    Rows v;
+    Values v;
     if (is_coded(s.kind)) {
       auto* copy = reinterpret_cast<std::byte*>(scratch.rows);
       transpose_codes(scratch.keys, s, gather_codes(copy, s, s.k, key, keys), keys);
       load_params(scratch.k, s.key_parts, s, s.k, key, keys);
       load_params(&scratch.v, 1, s, s.v, key, keys);
-      v = load_tile(scratch.rows, s, s.v, key, keys);
+      if (num_tiles == 1 && s.row_bytes % 16 == 0)
+        v.codes = gather_codes(copy, s, s.v, key, keys);
+      else
+        v.rows = load_tile(scratch.rows, s, s.v, key, keys);
     } else {
-      v = load_tile(scratch.rows, s, s.k, key, keys);
-      transpose_keys(scratch.keys, v, s.head_dim, keys);
-      if (s.v != s.k) v = load_tile(scratch.rows, s, s.v, key, keys);
+      v.rows = load_tile(scratch.rows, s, s.k, key, keys);
+      transpose_keys(scratch.keys, v.rows, s.head_dim, keys);
+      if (s.v != s.k) v.rows = load_tile(scratch.rows, s, s.v, key, keys);
     }
+    if (key + kTileKeys < s.end_key) prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const int64_t begin = tile_begin(tile, s.num_queries, num_tiles);
       const int64_t end = tile_begin(tile + 1, s.num_queries, num_tiles);

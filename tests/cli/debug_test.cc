@@ -52,6 +52,18 @@ TEST(DebugCompare, ADumpIsAJudge) {
   EXPECT_NE(other_length.err.find("\"embedding\" is [3, 64]"), std::string::npos) << other_length.err;
 }
 
+TEST(DebugCompare, QuantisedKeysAndValues) {
+  const TempFolder folder;
+  const std::string exact = folder.path() + "/exact.safetensors";
+  ASSERT_EQ(compare({"--dump", exact}).code, 0);
+  // Back ends agree but for codes that round the other way; beside exact values the loss shows.
+  EXPECT_EQ(compare({"--quant-policy", "8", "--tolerance", "0.02"}).code, 0);
+  const Result lossy = compare({"--quant-policy", "int4", "--with", exact});
+  EXPECT_EQ(lossy.code, 1);
+  EXPECT_NE(lossy.out.find("layers.0.attention"), std::string::npos) << lossy.out;
+  EXPECT_EQ(compare({"--quant-policy", "16"}).code, 2);
+}
+
 TEST(DebugCompare, AnIdOutsideTheVocabularyIsNamed) {
   const Result result = compare({"--ids", "3,262"});
   EXPECT_EQ(result.code, 1);

@@ -44,13 +44,14 @@ std::unique_ptr<Checkpoint> open(const std::string& name) {
   return open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", name));
 }
 
-/// A tiny checkpoint of tests/data/models, or a random one, on the CPU back end, activations and cache in
-/// f32; or a fake model with several groups of layers.
+/// A tiny checkpoint of tests/data/models, or a random one, on the CPU back end, activations in f32; or a
+/// fake model with several groups of layers.
 struct EqualityCase {
   const char* name;
   const char* checkpoint;             // nullptr: fake
   std::vector<int64_t> windows = {};  // of a fake one
   int64_t longrope_border = 0;        // > 0: the checkpoint's rope is made a longrope that changes there
+  DType kv_dtype = DType::kF32;
 };
 void PrintTo(const EqualityCase& c, std::ostream* out) { *out << c.name; }
 
@@ -86,6 +87,7 @@ class EqualityTest : public ::testing::TestWithParam<EqualityCase> {
     config.session_len = 96;
     config.max_prefill_token_num = 256;
     config.max_logit_rows = 64;
+    config.kv_dtype = GetParam().kv_dtype;
     return config;
   }
   static Request prompt(uint64_t seed, int64_t length) {
@@ -243,6 +245,39 @@ INSTANTIATE_TEST_SUITE_P(
                       EqualityCase{"phi3_longrope", "phi3_longrope"}, EqualityCase{"olmo2", "olmo2"},
                       EqualityCase{"cohere", "cohere"}, EqualityCase{"gpt2", "gpt2"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Each kind of cache that loses digits: what prefill reads is what later steps read.
+std::vector<EqualityCase> quantized_cases() {
+  std::vector<EqualityCase> cases;
+  for (const char* model : {"llama3", "llama_dynamic_ntk", "mistral", "gemma2", "gpt_oss", "falcon_rw",
+                            "deepseek_v3", "phi3_longrope"})
+    for (const DType dtype : {DType::kU8, DType::kU4})
+      cases.push_back({.name = model, .checkpoint = model, .kv_dtype = dtype});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(QuantizedCache, EqualityTest, ::testing::ValuesIn(quantized_cases()),
+                         [](const auto& test) {
+                           return cat(test.param.name, "_", kv_name(test.param.kv_dtype));
+                         });
+
+// The pool is planned with the bytes that a token takes.
+TEST(QuantizedCache, HoldsMoreBlocksInTheSameMemory) {
+  const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(1));
+  const auto checkpoint = open("llama3");
+  const auto model = load_model(*checkpoint, *kernels, {});
+  const KvLayout layout = model->kv_layout(DType::kF16, 64);
+  const int64_t rows = 64 * layout.num_layers * layout.num_kv_heads;  // of K in a block
+  const auto blocks = [&](DType dtype) {
+    EngineConfig config;
+    config.kv_memory_bytes = size_t{64} << 20;
+    config.kv_dtype = dtype;
+    return resolve_config(config, *model, 0).num_blocks;
+  };
+  const int64_t bytes = int64_t{64} << 20, d = layout.head_dim;
+  EXPECT_EQ(blocks(DType::kF16), bytes / (rows * 4 * d));
+  EXPECT_EQ(blocks(DType::kU8), bytes / (rows * 2 * (d + 4)));
+  EXPECT_EQ(blocks(DType::kU4), bytes / (rows * (d + 4 + 8)));
+}
 
 }  // namespace
 }  // namespace lmdeploy::testing

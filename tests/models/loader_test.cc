@@ -262,6 +262,10 @@ TEST(Loader, KvLayoutFollowsTheSpec) {
   EXPECT_EQ(layout.num_kv_heads, 2);
   EXPECT_EQ(layout.head_dim, 16);
   EXPECT_EQ(layout.block_len, 32);
+  // Layers, heads, K and V, tokens; a row of 16 elements, with a scale and a min where it is quantised.
+  EXPECT_EQ(layout.block_bytes(), 2 * 2 * 2 * 32 * 32);
+  EXPECT_EQ(model->kv_layout(DType::kU8, 32).block_bytes(), 2 * 2 * 2 * 32 * (16 + 4));
+  EXPECT_EQ(model->kv_layout(DType::kU4, 32).block_bytes(), 2 * 2 * 32 * (8 + 8 + 8 + 4));  // keys: two
   EXPECT_GT(model->weight_bytes(), 0u);
 }
 

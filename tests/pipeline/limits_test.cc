@@ -67,6 +67,22 @@ TEST_F(LimitsTest, F42_SessionLengthIsWhatTheCacheHolds) {
   EXPECT_NE(response.error_message.find("session_len is 256"), std::string::npos);
 }
 
+TEST_F(LimitsTest, AQuantisedCacheAnswersAloneAsTogether) {
+  write_random_text_model(folder(), 2);
+  for (const int policy : {8, 4}) {
+    PipelineConfig quantized = config();
+    quantized.quant_policy = policy;
+    quantized.enable_prefix_caching = true;
+    quantized.cache_block_seq_len = 16;
+    Pipeline pipeline(quantized);
+    EXPECT_EQ(pipeline.engine().config().kv_dtype, policy == 8 ? DType::kU8 : DType::kU4);
+    const std::vector<Prompt> prompts = {random_ids(1, 70, kTextVocab), random_ids(2, 33, kTextVocab)};
+    const std::vector<Response> together = pipeline.infer(prompts, {new_tokens(20)});
+    for (size_t i = 0; i < prompts.size(); ++i)
+      EXPECT_EQ(pipeline.infer({prompts[i]}, {new_tokens(20)}).front().token_ids, together[i].token_ids);
+  }
+}
+
 TEST_F(LimitsTest, F51_CacheHitsAreVisible) {
   write_random_text_model(folder(), 2);
   for (const bool caching : {true, false}) {

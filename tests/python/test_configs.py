@@ -237,3 +237,10 @@ def test_documented_long_context_example_constructs():
 def test_optional_configs_construct():
     assert lmdeploy.SpeculativeConfig("draft").num_speculative_tokens == 1
     assert lmdeploy.VisionConfig().max_batch_size == 1
+
+
+@pytest.mark.parametrize("config", [TurbomindEngineConfig(quant_policy=8), PytorchEngineConfig(quant_policy="int4")],
+                         ids=["int8", "int4"])
+def test_a_quantised_cache_answers(alphabet_path, config):
+    with lmdeploy.pipeline(alphabet_path, config) as quantised, lmdeploy.pipeline(alphabet_path) as exact:
+        assert quantised("x").text == exact("x").text

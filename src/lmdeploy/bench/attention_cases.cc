@@ -61,7 +61,7 @@ class AttentionStep {
     cache_.num_blocks = blocks * copies_;
     memory_ = Tensor(DType::kU8, {cache_.num_blocks * cache_.layout.block_bytes()});
     cache_.data = memory_.view().data();
-    std::memset(cache_.data, 0x3c, memory_.bytes());  // about 1 in every float type
+    std::memset(cache_.data, 0x3c, memory_.bytes());  // about 1 in every float type; codes and scales too
     tables_ = Tensor(DType::kI32, {copies_ * load.num_seqs, blocks_each});
     for (int64_t i = 0; i < cache_.num_blocks; ++i)
       tables_.span<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i);
@@ -115,12 +115,11 @@ void add_attention_cases(KernelCases& cases) {
        .sinks = true},
       {.name = "baichuan13b", .num_heads = 40, .num_kv_heads = 40, .head_dim = 128, .alibi = true},
       {.name = "deepseek_v2_lite", .num_heads = 16, .num_kv_heads = 1, .head_dim = 576, .latent_dim = 512}};
-  constexpr AttentionLoad kLoads[] = {{"decode_1x256", 1, 256, 1},
-                                      {"decode_1x4096", 1, 4096, 1},
-                                      {"decode_16x512", 16, 512, 1},
-                                      {"prefill_512", 1, 512, 512},
-                                      {"chunk_128_at_2048", 1, 2048, 128}};
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  constexpr AttentionLoad kLoads[] = {{"decode_1x512", 1, 512, 1},   {"decode_1x2048", 1, 2048, 1},
+                                      {"decode_1x8192", 1, 8192, 1}, {"decode_8x512", 8, 512, 1},
+                                      {"decode_8x2048", 8, 2048, 1}, {"decode_8x8192", 8, 8192, 1},
+                                      {"prefill_512", 1, 512, 512},  {"chunk_128_at_2048", 1, 2048, 128}};
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kU8, DType::kU4}) {
     for (const AttentionShape& shape : kShapes) {
       for (const AttentionLoad& load : kLoads) {
         cases.push_back({cat("attention/", dtype, "/", shape.name, "/", load.name),

@@ -77,7 +77,8 @@ std::string line(const std::string& name, const Difference& d) {
 
 }  // namespace
 
-LayerTrace trace_layers(const std::string& path, const std::string& backend, const std::vector<int>& ids) {
+LayerTrace trace_layers(const std::string& path, const std::string& backend, const std::vector<int>& ids,
+                        std::optional<DType> kv_dtype) {
   const std::unique_ptr<Kernels> kernels = make_backend(backend);
   LayerTrace trace = {backend, {}};
   const auto count = static_cast<int64_t>(ids.size());
@@ -89,7 +90,8 @@ LayerTrace trace_layers(const std::string& path, const std::string& backend, con
   const auto checkpoint = open_checkpoint(path);
   const auto model = load_model(*checkpoint, *kernels, options);
   check_ids(ids, model->spec().vocab_size);
-  StepRunner runner(*model, *kernels, {.kv_dtype = kernels->activation_dtype(), .max_tokens = count});
+  StepRunner runner(*model, *kernels,
+                    {.kv_dtype = kv_dtype.value_or(kernels->activation_dtype()), .max_tokens = count});
   runner.start(0, count);
   const StepRunner::Chunk chunk = {.ids = ids, .num_logits = count};
   runner.step({&chunk, 1});

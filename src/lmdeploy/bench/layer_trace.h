@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ struct LayerTrace {
   std::vector<Entry> entries;
 };
 
-/// Runs `ids` through the model at `path` on "ref" or "cpu". Throws Error as open_checkpoint() and
+/// Runs `ids` through the model at `path` on "ref" or "cpu", with keys and values in `kv_dtype` or as wide as
+/// activations. Throws Error as open_checkpoint() and
 /// load_model() do, and kInvalidArgument for another back end or an id that the vocabulary does not have.
-LayerTrace trace_layers(const std::string& path, const std::string& backend, const std::vector<int>& ids);
+LayerTrace trace_layers(const std::string& path, const std::string& backend, const std::vector<int>& ids,
+                        std::optional<DType> kv_dtype = std::nullopt);
 
 /// A safetensors file with a tensor for each name; a file from elsewhere may hold fewer. Leading dimensions
 /// of 1 are dropped.

@@ -37,6 +37,7 @@ PipelineConfig pipeline_config(const ModelSpeedOptions& options, const Checkpoin
   config.model_path = checkpoint.path();
   config.dtype = options.dtype;
   config.int8_activations = options.int8_activations;
+  config.quant_policy = options.quant_policy;
   config.device_type = "cpu";
   config.num_threads = options.num_threads;
   config.cache_block_seq_len = ForwardRun::kBlockLen;

@@ -28,6 +28,7 @@ struct ModelSpeedOptions {
   int num_threads = 0;         // 0: all CPUs that this process may use
   std::string dtype = "auto";  // as PipelineConfig, and so is the next
   std::optional<bool> int8_activations;
+  std::optional<int> quant_policy;
   int rounds = 3;
   int64_t memory_mib = 256;  // that are read to measure the limit: more than any cache holds
 };

@@ -186,6 +186,8 @@ int run_chat(const ChatFlags& flags, const CommandContext& context) {
   flags.limited.check();
   PipelineConfig config = flags.config;
   config.model_path = model_path(flags, console);
+  if (const std::string policy = flags.limited.value("--quant-policy"); !policy.empty())
+    config.quant_policy = quant_policy_number(policy);
   config.chat_template = chosen_template(flags);
   apply_capability(flags, config);
   if (flags.limited.given("--trust-remote-code"))

@@ -1,20 +1,23 @@
 // `lmdeploy debug compare`: what each layer computes, side by side with a judge.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "lmdeploy/bench/layer_trace.h"
 #include "lmdeploy/cli/command.h"
+#include "lmdeploy/cli/limited_flags.h"
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/pipeline/device.h"
 #include "lmdeploy/text/tokenizer.h"
 
 namespace lmdeploy {
 namespace {
 
 struct CompareFlags {
-  std::string model, text, backend = "cpu", judge = "ref", with, dump;
+  std::string model, text, backend = "cpu", judge = "ref", with, dump, quant_policy = "0";
   std::vector<int> ids = {1, 2, 3, 5, 8, 13, 21, 34};
   double tolerance = 1e-3;
 };
@@ -22,10 +25,11 @@ struct CompareFlags {
 int run_compare(const Console& console, const CompareFlags& flags) {
   std::vector<int> ids = flags.ids;
   if (!flags.text.empty()) ids = Tokenizer::load(flags.model)->encode(flags.text);
-  const LayerTrace trace = trace_layers(flags.model, flags.backend, ids);
+  const std::optional<DType> kv_dtype = quantized_kv_dtype(quant_policy_number(flags.quant_policy));
+  const LayerTrace trace = trace_layers(flags.model, flags.backend, ids, kv_dtype);
   if (!flags.dump.empty()) write_trace(flags.dump, trace);
   const LayerTrace judge =
-      flags.with.empty() ? trace_layers(flags.model, flags.judge, ids) : read_trace(flags.with);
+      flags.with.empty() ? trace_layers(flags.model, flags.judge, ids, kv_dtype) : read_trace(flags.with);
   const bool equal = print_comparison(console.out, judge, trace, flags.tolerance);
   check_written(console.out);
   return equal ? 0 : 1;
@@ -54,6 +58,11 @@ void add_debug_command(CLI::App& program, CommandContext& context) {
                   "A judge from elsewhere: safetensors with \"embedding\", \"layers.0.attention\", "
                   "\"layers.0.mlp\", \"layers.0\", ..., \"logits\", or some of them")
       ->type_name("FILE");
+  command
+      .add_option("--quant-policy", flags->quant_policy,
+                  "Bits of keys and values, of the judge's too: 8, 4, or 0 for none lost")
+      ->check(CLI::IsMember({"0", "4", "8", "none", "int4", "int8"}))
+      ->capture_default_str();
   command.add_option("--dump", flags->dump, "Write the judged tensors to a file of that form")
       ->type_name("FILE");
   command

@@ -50,11 +50,11 @@ const std::vector<LimitedFlag>& chat_limited_flags() {
       {"--quant-policy",
        "TEXT",
        kEngine,
-       "Quantisation of keys and values (0)",
+       "Bits of keys and values: 8, 4, or 0 for the element type of --dtype (0)",
        {"0", "4", "8", "16", "17", "42", "none", "int4", "int8", "fp8", "fp8_e4m3", "fp8_e5m2",
         "turbo_quant"},
-       {"0", "none"},
-       "--quant-policy 0"},
+       {"0", "4", "8", "none", "int4", "int8"},
+       "--quant-policy 8, 4 or 0"},
       {"--device",
        "TEXT",
        kEngine,
@@ -100,6 +100,10 @@ const std::vector<LimitedFlag>& chat_limited_flags() {
   return flags;
 }
 
+int quant_policy_number(const std::string& value) {
+  return value == "8" || value == "int8" ? 8 : value == "4" || value == "int4" ? 4 : 0;
+}
+
 void LimitedFlags::add_to(CLI::App& command, const std::vector<LimitedFlag>& flags) {
   for (const LimitedFlag& flag : flags) {
     Given& given = given_.emplace_back(Given{&flag, {}});
@@ -125,6 +129,12 @@ void LimitedFlags::check() const {
       if (!contains(given.flag->honoured, value))
         throw Error(ErrorCode::kUnsupported,
                     cat("not supported yet: ", given.flag->name, " ", value, "; use ", given.flag->instead));
+}
+
+std::string LimitedFlags::value(const std::string& name) const {
+  for (const Given& given : given_)
+    if (given.flag->name == name && !given.values.empty()) return given.values.back();
+  return "";
 }
 
 bool LimitedFlags::given(const std::string& name) const {

@@ -25,6 +25,9 @@ struct LimitedFlag {
 /// The limited flags of `chat`.
 const std::vector<LimitedFlag>& chat_limited_flags();
 
+/// An honoured value of --quant-policy as a number: "int8" or "8" is 8; "" is 0.
+int quant_policy_number(const std::string& value);
+
 /// The values given for a list of limited flags.
 class LimitedFlags {
  public:
@@ -35,6 +38,8 @@ class LimitedFlags {
   void check() const;
   /// Whether a switch was given.
   bool given(const std::string& name) const;
+  /// The last value given for an option; "": none.
+  std::string value(const std::string& name) const;
 
  private:
   struct Given {

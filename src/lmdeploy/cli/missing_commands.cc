@@ -31,7 +31,8 @@ constexpr MissingCommand kLite[] = {
     {"auto_gptq", "4-bit weights by GPTQ", kUseCheckpoint},
     {"calibrate", "Statistics for quantisation", kUseCheckpoint},
     {"smooth_quant", "8-bit weights and activations", kUseCheckpoint},
-    {"kv_qparams", "Scales of 8-bit keys and values", "keys and values in float16 (--quant-policy 0)"},
+    {"kv_qparams", "Scales of 8-bit keys and values",
+     "--quant-policy 8 or 4: they need no scales made beforehand"},
 };
 
 void add_missing(CLI::App& parent, const std::string& path, const MissingCommand& missing,

@@ -123,7 +123,7 @@ TEST(Program, ChatRefusesByName) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.err.find("maybe not in {true,false}"), std::string::npos) << outcome.err;
   expect_one_error_line(run({"chat", "m", "--tp", "2"}), {"not supported yet: --tp 2", "--tp 1"});
-  expect_one_error_line(run({"chat", "m", "--quant_policy=8"}), {"--quant-policy 8", "--quant-policy 0"});
+  expect_one_error_line(run({"chat", "m", "--quant_policy=fp8"}), {"--quant-policy fp8", "--quant-policy 8"});
   expect_one_error_line(run({"chat", "m", "--adapters", "a=b", "c=d"}), {"--adapters a=b"});
   expect_one_error_line(run({"chat", "m", "--device", "ascend"}), {"--device ascend", "--device cpu"});
   expect_one_error_line(run({"chat", "m", "--speculative-alg", "eagle"}), {"--speculative-algorithm eagle"});

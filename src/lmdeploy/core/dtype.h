@@ -21,6 +21,7 @@ enum class DType : uint8_t {
   kI16,
   kI8,
   kU8,
+  kU4,  // two a byte: for a KV cache (kernels.h), no tensor of a file
   kBool,
   kF8E4M3,
   kF8E5M2,
@@ -38,7 +39,7 @@ enum class DType : uint8_t {
   kI8G64,
 };
 
-/// Elements in one block: 1 for plain numbers, 32 to 256 for quantised kinds.
+/// Elements in one block: 1 for plain numbers, 2 for u4, 32 to 256 for quantised kinds.
 int64_t block_size(DType dtype);
 /// Bytes of one block (of one element for plain numbers).
 int64_t block_bytes(DType dtype);

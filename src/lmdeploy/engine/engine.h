@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "lmdeploy/engine/request.h"
@@ -27,7 +28,7 @@ struct EngineConfig {
   int64_t num_tokens_per_iter = 0;
   int64_t max_prefill_iters = 1;
   bool enable_prefix_caching = false;
-  DType kv_dtype = DType::kF16;
+  DType kv_dtype = DType::kF16;     // u8, u4: int8, int4 with a scale and a min a row (KvLayout)
   int64_t max_queued_requests = 0;  // unfinished requests beyond max_batch_size; 0: unlimited
   /// Logit rows in one step; at most LoadOptions::max_logit_rows of the model. 0: the larger of 512 and
   /// max_batch_size.
@@ -36,6 +37,9 @@ struct EngineConfig {
   /// longest is forgotten.
   int64_t max_sessions = 4096;
 };
+
+/// As users know it: "int8", "int4", "f16", ...
+std::string_view kv_name(DType kv_dtype);
 
 struct EngineStats {
   int64_t total_blocks = 0, free_blocks = 0, used_blocks = 0,

@@ -48,7 +48,7 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, co
   if (bytes < block_bytes)
     throw Error(ErrorCode::kInvalidArgument,
                 cat("engine config: a KV cache of ", bytes, " bytes holds no block; one of ",
-                    config.block_len, " tokens in ", layout.dtype, " has ", block_bytes, " bytes"));
+                    config.block_len, " tokens in ", kv_name(layout.dtype), " has ", block_bytes, " bytes"));
   const auto num_blocks = static_cast<int64_t>(bytes / block_bytes);
   if (config.kv_memory_bytes > 0) return num_blocks;
   return std::min(num_blocks, most_useful_blocks(config, groups));
@@ -103,6 +103,10 @@ Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator
 }
 
 }  // namespace
+
+std::string_view kv_name(DType kv_dtype) {
+  return kv_dtype == DType::kU8 ? "int8" : kv_dtype == DType::kU4 ? "int4" : to_string(kv_dtype);
+}
 
 EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes) {
   check_fields(config);

@@ -364,34 +364,38 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<Backend, DType,
 // Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two
 // roundings a term, sqrt rule), scaled; a soft cap never makes its error larger and adds that of tanh, ALiBi
 // adds two roundings of its bias and one of the sum. The score's error, and that of exp, is relative in the
-// weight, and the weighted sum and the sum of weights have n terms each.
-double attention_bound(const AttentionCase& c) {
-  const double d = static_cast<double>(c.head_dim);
+// weight, and the weighted sum and the sum of weights have n terms each. Codes are summed apart from mins:
+// terms of at most 3 times the range of 6, and of 3 times the min.
+double attention_bound(const AttentionCase& c, DType cache) {
+  const double d = static_cast<double>(c.head_dim), largest = is_float(cache) ? 3 : 9;
   int64_t keys = 1;
   for (const Sequence& s : c.sequences) keys = std::max(keys, s.kv_len);
-  double score = 9 * d / std::sqrt(d) * (2 * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
+  double score =
+      3 * largest * d / std::sqrt(d) * (2 * std::sqrt(d) + 4) + 10 * static_cast<double>(c.soft_cap);
   if (c.alibi != Alibi::kNone) {
     const double steepest = 0.5 / (c.alibi == Alibi::kBf16 ? std::sqrt(d) : 1);
     score += 3 * steepest * static_cast<double>(keys) + 9 * std::sqrt(d);
   }
-  return 3 * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
+  return largest * kF32Epsilon * (2 * score + 4 * std::sqrt(static_cast<double>(keys)) + 16);
 }
 
 TEST_P(AttentionTest, MatchesReference) {
   const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
+  LMD_REQUIRE_CACHE(backend, dtype);
   const Problem problem(c, dtype, dtype_of(backend));
   const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
   const TestTensor got = problem.run_all(kernels_of(backend), dtype_of(backend));
-  expect_close(got, want,
-               [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(backend, v); });
+  expect_close(got, want, [&](int64_t, int64_t, double v) {
+    return attention_bound(c, dtype) + store_error(backend, v);
+  });
 }
 
 std::string case_name(const ::testing::TestParamInfo<std::tuple<Backend, DType, AttentionCase>>& test) {
   const AttentionCase& c = std::get<2>(test.param);
   return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_", c.name, "_seed", c.seed);
 }
-const auto kCacheDtypes = ::testing::Values(DType::kF32, DType::kF16, DType::kBF16);
+const auto kCacheDtypes = ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kU8, DType::kU4);
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes,
                                             ::testing::ValuesIn(kCases)),
@@ -459,15 +463,20 @@ const AttentionCase kEqualCases[] = {
      .alibi = Alibi::kBf16},
 };
 
-class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<Backend, AttentionCase>> {};
+/// A GPU has other kernels where the cache is of the activations' 16 bits.
+DType cache_dtype_for(Backend backend, DType dtype) {
+  return dtype == DType::kF16 && dtype_of(backend) != DType::kF32 ? dtype_of(backend) : dtype;
+}
+
+class AttentionEqualTest : public ::testing::TestWithParam<std::tuple<Backend, DType, AttentionCase>> {};
 
 // The seam's promise: a row's bits depend neither on how its prompt was cut into steps nor on the other
 // sequences.
 TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
-  const auto& [backend, c] = GetParam();
+  const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const DType activation = dtype_of(backend);
-  const Problem problem(c, activation == DType::kF32 ? DType::kF16 : activation, activation);
+  LMD_REQUIRE_CACHE(backend, dtype);
+  const Problem problem(c, cache_dtype_for(backend, dtype), dtype_of(backend));
   const Kernels& kernels = kernels_of(backend);
   const TestTensor whole = problem.run(kernels, dtype_of(backend), {0}, {{1060, 1060}});
   for (const int64_t chunk : {1, 7, 64, 500, 777}) {
@@ -482,10 +491,10 @@ TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
 }
 
 TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
-  const auto& [backend, c] = GetParam();
+  const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const DType activation = dtype_of(backend);
-  const Problem problem(c, activation == DType::kF32 ? DType::kBF16 : activation, activation);
+  LMD_REQUIRE_CACHE(backend, dtype);
+  const Problem problem(c, cache_dtype_for(backend, dtype), dtype_of(backend));
   const Kernels& kernels = kernels_of(backend);
   const TestTensor all = problem.run_all(kernels, dtype_of(backend));
   int64_t row = 0;
@@ -497,10 +506,10 @@ TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
 }
 
 TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
-  const auto& [backend, c] = GetParam();
+  const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
   if (is_cuda(backend)) return;  // it uses none
-  const Problem problem(c, DType::kF32, dtype_of(backend));
+  const Problem problem(c, dtype, dtype_of(backend));
   for (const int num_threads : {1, 16}) {
     const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(num_threads), options_of(backend));
     expect_bit_equal(problem.run_all(*kernels, dtype_of(backend)).view(),
@@ -510,9 +519,11 @@ TEST_P(AttentionEqualTest, ThreadsDoNotChangeBits) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionEqualTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()),
+                                            ::testing::Values(DType::kF16, DType::kU8, DType::kU4),
                                             ::testing::ValuesIn(kEqualCases)),
                          [](const auto& test) {
-                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name);
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_",
+                                      std::get<2>(test.param).name);
                          });
 
 class AttentionBackendTest : public ::testing::TestWithParam<Backend> {
@@ -596,8 +607,9 @@ TEST_P(AttentionBackendTest, SinksOfAnySize) {
     std::copy(std::begin(sinks), std::end(sinks), problem.sinks.span<float>().begin());
     const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
     const TestTensor got = problem.run_all(kernels, dtype());
-    expect_close(got, want,
-                 [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
+    expect_close(got, want, [&](int64_t, int64_t, double v) {
+      return attention_bound(c, cache_dtype) + store_error(GetParam(), v);
+    });
     const TestTensor none = plain.run_all(kernels, dtype());
     for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.at(2, i), 0);
     expect_bit_equal(got.view().slice_cols(24, 24), none.view().slice_cols(24, 24));
@@ -629,8 +641,9 @@ TEST_P(AttentionBackendTest, MinusInfinityScoresWeighNothing) {
     const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
     const TestTensor got = problem.run_all(kernels_of(GetParam()), dtype());
     ASSERT_TRUE(std::isfinite(want.at(0, 0)));
-    expect_close(got, want,
-                 [&](int64_t, int64_t, double v) { return attention_bound(c) + store_error(GetParam(), v); });
+    expect_close(got, want, [&](int64_t, int64_t, double v) {
+      return attention_bound(c, cache_dtype) + store_error(GetParam(), v);
+    });
   }
 }
 
@@ -660,6 +673,7 @@ class KvWriteTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> 
 TEST_P(KvWriteTest, IsBitEqualToReference) {
   const auto& [backend, dtype] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
+  LMD_REQUIRE_CACHE(backend, dtype);
   Rng rng(31);
   for (const auto& [head_dim, latent_dim] :
        {std::pair{1, 0}, {5, 0}, {16, 0}, {19, 0}, {64, 0}, {19, 7}, {40, 32}}) {
@@ -691,8 +705,7 @@ TEST_P(KvWriteTest, IsBitEqualToReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KvWriteTest,
-                         ::testing::Combine(::testing::ValuesIn(all_backends()),
-                                            ::testing::Values(DType::kF32, DType::kF16, DType::kBF16)),
+                         ::testing::Combine(::testing::ValuesIn(all_backends()), kCacheDtypes),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });

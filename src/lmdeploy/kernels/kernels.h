@@ -39,23 +39,52 @@ class PackedWeight {
   int64_t cols_;
 };
 
-/// One block holds `block_len` tokens of K and V of `num_layers` layers:
-/// [num_layers][2 (K, V)][num_kv_heads][block_len][head_dim] elements of `dtype`.
+/// One block holds `block_len` tokens of K and V of `num_layers` layers: [num_layers][2 (K, V)][num_kv_heads]
+/// planes. In float types a plane is [block_len][head_dim] elements. In u8 and u4 it is [block_len] rows of
+/// codes and then, from a multiple of 4 bytes on, [block_len][parts][2] f16: each row's scale and min; a key
+/// in u4 (of a cache that is not latent) has a pair for each half. An element is code * scale + min. Byte d
+/// of a row of u4 holds element d, of the first half, in its low bits and element (head_dim + 1) / 2 + d, of
+/// the second (past the last one: 0), in its high bits: a vector of bytes is two vectors of neighbours.
 struct KvLayout {
-  DType dtype = DType::kF32;  // f64 (ref only), f32, f16, bf16
+  DType dtype = DType::kF32;  // f64 (ref only), f32, f16, bf16; u8, u4: 8 or 4 bits, a scale and a min a row
   int64_t num_layers = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t block_len = 64;  // tokens
   /// Multi-head latent attention: V is the first `latent_dim` elements of each K row, and only K is stored:
-  /// [num_layers][num_kv_heads][block_len][head_dim]. 0: V has rows of its own, of head_dim elements.
+  /// [num_layers][num_kv_heads] planes. 0: V has rows of its own, of head_dim elements.
   int64_t latent_dim = 0;
 
   int64_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
-  /// Elements of K and V of one layer.
+  /// Whether rows are codes with a scale and a min.
+  bool quantized() const { return dtype == DType::kU8 || dtype == DType::kU4; }
+  /// Elements of the runs that keys are turned in (Kernels::kv_write); 1: they are stored as they are. The
+  /// rows of a latent cache are values too, which stay.
+  int64_t turned_run() const { return dtype == DType::kU4 && latent_dim == 0 ? head_dim & -head_dim : 1; }
+  /// Pairs of scale and min of a key; a value has one.
+  int64_t key_parts() const { return dtype == DType::kU4 && latent_dim == 0 ? 2 : 1; }
+  /// The largest code.
+  int64_t max_code() const { return dtype == DType::kU8 ? 255 : 15; }
+  /// Bytes of a row of elements or codes.
+  int64_t row_bytes() const {
+    return lmdeploy::row_bytes(dtype, dtype == DType::kU4 ? head_dim + head_dim % 2 : head_dim);
+  }
+  /// Where the scales and mins of a plane begin.
+  int64_t codes_bytes() const { return (block_len * row_bytes() + 3) / 4 * 4; }
+  int64_t key_plane_bytes() const { return plane_bytes(key_parts()); }
+  int64_t value_plane_bytes() const { return latent_dim > 0 ? 0 : plane_bytes(1); }
+  int64_t layer_bytes() const { return num_kv_heads * (key_plane_bytes() + value_plane_bytes()); }
+  int64_t block_bytes() const { return num_layers * layer_bytes(); }
+  /// Elements of K and V, of a layer and of all: where rows are plain elements.
   int64_t layer_elements() const { return (latent_dim > 0 ? 1 : 2) * num_kv_heads * block_len * head_dim; }
   int64_t block_elements() const { return num_layers * layer_elements(); }
-  int64_t block_bytes() const { return row_bytes(dtype, block_elements()); }
+
+  static constexpr int64_t kParamBytes = 4;  // of a scale and a min
+
+ private:
+  int64_t plane_bytes(int64_t parts) const {
+    return quantized() ? codes_bytes() + block_len * parts * kParamBytes : block_len * row_bytes();
+  }
 };
 
 /// The pool of blocks; data points to num_blocks * layout.block_bytes() bytes.
@@ -203,6 +232,17 @@ class Kernels {
   /// Copies k, v [tokens, num_kv_heads * head_dim] into the cache: token t goes to slot slots[t] (i64; block
   /// * block_len + offset) of `layer`. Values are rounded to the cache's dtype. A latent cache takes no v:
   /// pass k.
+  /// In u8 and u4 each token's row x of one head (each half of a key in u4), in f32, becomes the same bytes
+  /// on all back ends: with f16() the nearest f16 within +-65504, all other operations in f32 and L the
+  /// largest code,
+  ///   min = f16(min(x)), scale = f16(max(0, max(x) - min) / L),
+  ///   code = round(clamp((x - min) * (1 / scale), 0, L)), ties to even; 0 where scale is 0.
+  /// So |decoded - x| <= scale / 2 but for the roundings of min and scale, and equal values are exact as far
+  /// as f16 is. Where x has a NaN or an infinity, scale and min are NaN. Keys in u4 are first turned, and
+  /// attention() turns q alike, which leaves q . k as it is: 16 steps a row are too few beside an outlier
+  /// channel, and this deals it out to all. With n = turned_run(), each run of n elements becomes H x /
+  /// sqrt(n), H[i][j] = (-1)^popcount(i & j): for h = 1, 2, 4, ... < n the pairs (a, b) of elements i and i +
+  /// h, i & h = 0, become (a + b, a - b), and all are multiplied by f32 1 / sqrt(n).
   void kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                 ConstTensorView slots) const;
 

@@ -331,3 +331,8 @@ void expect_invalid(const Call& call, const std::string& text) {
 #define LMD_REQUIRE_BACKEND(backend)                                                         \
   if (const std::string lmd_problem = ::lmdeploy::problem_of(backend); !lmd_problem.empty()) \
   GTEST_SKIP() << lmd_problem
+
+/// The same where the back end does not take a KV cache of that dtype.
+#define LMD_REQUIRE_CACHE(backend, dtype)                                                               \
+  if (const ::lmdeploy::Kernels& lmd_kernels = kernels_of(backend); !lmd_kernels.takes_kv_dtype(dtype)) \
+  GTEST_SKIP() << lmd_kernels.name() << " takes no KV cache in " << ::lmdeploy::to_string(dtype)

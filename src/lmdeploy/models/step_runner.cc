@@ -11,8 +11,7 @@ StepRunner::StepRunner(Model& model, const Kernels& kernels, const Options& opti
       sequences_(static_cast<size_t>(options.num_sequences)) {
   cache_.layout = model.kv_layout(options.kv_dtype, options.block_len);
   cache_.num_blocks = max_blocks_ * options.num_sequences * static_cast<int64_t>(model.kv_groups().size());
-  memory_ =
-      Tensor(options.kv_dtype, {cache_.num_blocks, cache_.layout.block_elements()}, kernels.allocator());
+  memory_ = Tensor(DType::kU8, {cache_.num_blocks, cache_.layout.block_bytes()}, kernels.allocator());
   cache_.data = memory_.view().data();
 }
 

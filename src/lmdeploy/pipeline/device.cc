@@ -1,5 +1,7 @@
 #include "lmdeploy/pipeline/device.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -32,14 +34,14 @@ void check_device(const std::string& device_type) {
                 cat("device_type cuda: CUDA is not available: ", problem, "; use device_type cpu or auto"));
 }
 
-void check_quant_policy(int quant_policy) {
-  require(quant_policy == 0 || quant_policy == 4 || quant_policy == 8, "quant_policy", quant_policy,
-          "0, 4 or 8");
-  if (quant_policy != 0)
-    throw Error(ErrorCode::kUnsupported,
-                cat("not supported yet: quant_policy ", quant_policy, " (",
-                    quant_policy == 8 ? "int8" : "int4", " keys and values); use 0"));
-}
+struct QuantPolicy {
+  int number;
+  std::string_view name;
+  std::optional<DType> kv_dtype;  // of policies that exist
+};
+constexpr QuantPolicy kQuantPolicies[] = {{0, "none", {}},         {4, "int4", DType::kU4},
+                                          {8, "int8", DType::kU8}, {16, "fp8_e4m3", {}},
+                                          {17, "fp8_e5m2", {}},    {42, "turbo_quant", {}}};
 
 }  // namespace
 
@@ -48,7 +50,7 @@ void check_config(const PipelineConfig& given) {
   require(!config.model_path.empty(), "model_path", "empty", "the path of a model folder or file");
   check_device(config.device_type);
   kv_dtype(config.dtype);
-  check_quant_policy(*config.quant_policy);
+  quantized_kv_dtype(*config.quant_policy);
   require(*config.session_len >= 0, "session_len", *config.session_len, "at least 1 (or 0: the model's)");
   require_between("max_batch_size", *config.max_batch_size, 1, kMaxBatch);
   require(*config.cache_max_entry_count >= 0 && *config.cache_max_entry_count < 2147483648.0,
@@ -115,6 +117,27 @@ DType kv_dtype(const std::string& dtype) {
   if (dtype == "float32") return DType::kF32;
   throw Error(ErrorCode::kInvalidArgument,
               cat("dtype is ", dtype, "; expected auto, float16, bfloat16 or float32"));
+}
+
+std::optional<DType> quantized_kv_dtype(int quant_policy) {
+  const auto* policy = std::ranges::find(kQuantPolicies, quant_policy, &QuantPolicy::number);
+  require(policy != std::end(kQuantPolicies), "quant_policy", quant_policy, "0 (off), 4 (int4) or 8 (int8)");
+  if (quant_policy != 0 && !policy->kv_dtype)
+    throw Error(ErrorCode::kUnsupported, cat("not supported yet: quant_policy ", quant_policy, " (",
+                                             policy->name, " keys and values); use 8 (int8), 4 (int4) or 0"));
+  return policy->kv_dtype;
+}
+
+DType kv_dtype(const PipelineConfig& config, const Kernels& kernels) {
+  const bool on_gpu = kernels.has_own_memory();
+  const std::optional<DType> quantized = quantized_kv_dtype(*config.quant_policy);
+  if (!quantized) return on_gpu ? kernels.activation_dtype() : kv_dtype(config.dtype);
+  if (!kernels.takes_kv_dtype(*quantized))
+    throw Error(ErrorCode::kUnsupported,
+                cat("not supported yet on ", on_gpu ? "cuda" : kernels.name(), ": quant_policy ",
+                    *config.quant_policy, " (", kv_name(*quantized), " keys and values); use quant_policy 0",
+                    on_gpu ? " or device_type cpu" : ""));
+  return *quantized;
 }
 
 void set_kv_pool(double cache_max_entry_count, size_t available_bytes, EngineConfig& config) {

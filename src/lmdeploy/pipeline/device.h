@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lmdeploy/core/dtype.h"
@@ -32,6 +33,14 @@ DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint);
 
 /// Element type of the KV cache on the CPU for `dtype`: auto is f16.
 DType kv_dtype(const std::string& dtype);
+
+/// Element type of a KV cache with this quant_policy; nothing for 0. Throws Error for one that does not
+/// exist.
+std::optional<DType> quantized_kv_dtype(int quant_policy);
+
+/// Element type of the KV cache: as quant_policy says, else that of activations on a GPU and of `dtype` on
+/// the CPU. Throws Error(kUnsupported) for one that the back end does not take.
+DType kv_dtype(const PipelineConfig& config, const Kernels& kernels);
 
 /// The KV pool's size as `cache_max_entry_count` gives it: a number of blocks (1 or more), a share of
 /// `available_bytes` (below 1), or the engine's own default (0).

@@ -44,7 +44,9 @@ TEST(Device, ConfigFieldsAreChecked) {
                  [](PipelineConfig& c) { c.num_threads = 100000; });
   expect_refused(bad, {"cache_max_entry_count"}, [](PipelineConfig& c) { c.cache_max_entry_count = -0.5; });
   expect_refused(bad, {"rope_scaling_factor", "0.5"}, [](PipelineConfig& c) { c.rope_scaling_factor = 0.5; });
-  expect_refused(bad, {"quant_policy", "3"}, [](PipelineConfig& c) { c.quant_policy = 3; });
+  expect_refused(bad, {"quant_policy is 3", "8 (int8)"}, [](PipelineConfig& c) { c.quant_policy = 3; });
+  for (const int policy : {0, 4, 8})
+    EXPECT_NO_THROW(check_config(config_with([&](PipelineConfig& c) { c.quant_policy = policy; })));
 }
 
 class Sized final : public Checkpoint {
@@ -98,8 +100,9 @@ TEST(Device, ActivationsInBytesCanBeChosen) {
 }
 
 TEST(Device, WhatThisBuildLacksIsNamed) {
-  expect_refused(ErrorCode::kUnsupported, {"not supported yet: quant_policy 8", "use 0"},
-                 [](PipelineConfig& c) { c.quant_policy = 8; });
+  for (const int policy : {16, 17, 42})
+    expect_refused(ErrorCode::kUnsupported, {cat("not supported yet: quant_policy ", policy), "use 8"},
+                   [&](PipelineConfig& c) { c.quant_policy = policy; });
   const auto ask_for_cuda = [](PipelineConfig& c) { c.device_type = "cuda"; };
   if (cuda_status().devices.empty())
     expect_refused(ErrorCode::kUnsupported, {"CUDA", "use device_type cpu"}, ask_for_cuda);
@@ -112,6 +115,22 @@ TEST(Device, KvDtypes) {
   EXPECT_EQ(kv_dtype("float16"), DType::kF16);
   EXPECT_EQ(kv_dtype("bfloat16"), DType::kBF16);
   EXPECT_EQ(kv_dtype("float32"), DType::kF32);
+  const auto threads = std::make_shared<ThreadPool>(1);
+  const auto cpu = make_cpu_kernels(threads);
+  const auto dtype_with = [&](const Kernels& kernels, int policy) {
+    PipelineConfig config;
+    config.dtype = "bfloat16";
+    config.quant_policy = policy;
+    return kv_dtype(config, kernels);
+  };
+  EXPECT_EQ(dtype_with(*cpu, 0), DType::kBF16);
+  EXPECT_EQ(dtype_with(*cpu, 4), DType::kU4);
+  EXPECT_EQ(dtype_with(*cpu, 8), DType::kU8);
+  if (cuda_status().devices.empty()) return;
+  const auto cuda = make_cuda_kernels(threads, DType::kBF16);
+  EXPECT_EQ(dtype_with(*cuda, 0), DType::kBF16);
+  expect_error(ErrorCode::kUnsupported, {"not supported yet on cuda", "quant_policy 8", "quant_policy 0"},
+               [&] { dtype_with(*cuda, 8); });
 }
 
 // A checkpoint of made-up tensors.

@@ -61,7 +61,7 @@ LoadOptions load_options(const PipelineConfig& config) {
   return options;
 }
 
-EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels, bool on_gpu) {
+EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels, DType dtype) {
   constexpr double kShareOfGpu = 0.8;
   EngineConfig engine;
   engine.session_len = *config.session_len;
@@ -71,24 +71,24 @@ EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels,
   engine.num_tokens_per_iter = *config.num_tokens_per_iter;
   engine.max_prefill_iters = *config.max_prefill_iters;
   engine.enable_prefix_caching = *config.enable_prefix_caching;
-  engine.kv_dtype = on_gpu ? kernels.activation_dtype() : kv_dtype(config.dtype);
+  engine.kv_dtype = dtype;
   const bool by_default = *config.cache_max_entry_count == 0;
-  set_kv_pool(by_default && on_gpu ? kShareOfGpu : *config.cache_max_entry_count, kernels.available_memory(),
-              engine);
+  set_kv_pool(by_default && kernels.has_own_memory() ? kShareOfGpu : *config.cache_max_entry_count,
+              kernels.available_memory(), engine);
   return engine;
 }
 
 std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint) {
   auto runtime = std::make_shared<Runtime>();
   runtime->kernels = make_kernels(config, checkpoint);
+  const DType dtype = kv_dtype(config, *runtime->kernels);  // what cannot be had is refused before loading
   runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config));
-  const bool on_gpu = runtime->kernels->has_own_memory();
-  const EngineConfig engine = engine_config(config, *runtime->kernels, on_gpu);
+  const EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
   runtime->engine = std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine);
   LMD_LOG(kInfo, "loaded ", config.model_path, ": ", runtime->model->weight_bytes() >> 20,
           " MiB of weights on ", runtime->kernels->name(), ", KV cache ",
           runtime->engine->stats().total_blocks, " blocks of ", engine.block_len, " tokens in ",
-          engine.kv_dtype, ", session_len ", runtime->engine->session_len());
+          kv_name(engine.kv_dtype), ", session_len ", runtime->engine->session_len());
   return runtime;
 }
 

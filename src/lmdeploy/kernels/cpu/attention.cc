@@ -44,7 +44,7 @@ struct AttentionCall {
   int64_t queries(const AttentionTask& task) const { return task.num_rows * group(); }
   int64_t state_floats() const { return State::floats(rows_per_task() * group(), value_dim()); }
   /// Memory of a thread: packed queries, scratch of the span kernel, then two states.
-  int64_t query_floats() const { return rows_per_task() * group() * head_dim(); }
+  int64_t query_floats() const { return packed_query_floats(rows_per_task() * group(), head_dim()); }
   int64_t thread_floats() const {
     return query_floats() + attention_scratch(head_dim()) + 2 * state_floats();
   }
@@ -82,15 +82,22 @@ void AttentionCall::plan(std::vector<AttentionTask>& tasks) const {
 void AttentionCall::run_span(const AttentionTask& task, int64_t span, const State& state,
                              float* thread_memory) const {
   const KvLayout& l = cache.layout;
-  const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
-  const std::byte* k =
-      cache.data + options.layer * row_bytes(l.dtype, l.layer_elements()) + task.kv_head * head_bytes;
-  const float* first_q = q.row<float>(task.first_row) + task.kv_head * group() * head_dim();
-  ops.pack_queries(thread_memory, first_q, q.row_stride_bytes() / static_cast<int64_t>(sizeof(float)),
-                   group(), queries(task), head_dim());
-  ops.attention_span({.kind = kind_of(l.dtype),
+  const std::byte* k = cache.data + options.layer * l.layer_bytes() + task.kv_head * l.key_plane_bytes();
+  const std::byte* values = cache.data + options.layer * l.layer_bytes() +
+                            l.num_kv_heads * l.key_plane_bytes() + task.kv_head * l.value_plane_bytes();
+  ops.pack_queries(thread_memory, {.q = q.row<float>(task.first_row) + task.kv_head * group() * head_dim(),
+                                   .stride = q.row_stride_bytes() / static_cast<int64_t>(sizeof(float)),
+                                   .group = group(),
+                                   .num_queries = queries(task),
+                                   .head_dim = head_dim(),
+                                   .turned_run = l.turned_run(),
+                                   .first_part = l.key_parts() == 2 ? l.row_bytes() : head_dim()});
+  ops.attention_span({.kind = cache_kind(l.dtype),
                       .k = k,
-                      .v = l.latent_dim > 0 ? k : k + l.num_kv_heads * head_bytes,
+                      .v = l.latent_dim > 0 ? k : values,
+                      .row_bytes = l.row_bytes(),
+                      .params_offset = l.codes_bytes(),
+                      .key_parts = l.key_parts(),
                       .block_bytes = l.block_bytes(),
                       .block_table = batch.block_table.row<int32_t>(task.sequence),
                       .block_len = l.block_len,

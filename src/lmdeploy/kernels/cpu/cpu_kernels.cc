@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -129,6 +130,28 @@ std::unique_ptr<PackedWeight> CpuKernels::pack_weight(std::span<const ConstTenso
   return std::make_unique<CpuWeight>(parts, rows, in_int8(), *threads_);
 }
 
+namespace {
+
+constexpr std::pair<DType, CacheKind> kCacheKinds[] = {{DType::kF32, CacheKind::kF32},
+                                                       {DType::kF16, CacheKind::kF16},
+                                                       {DType::kBF16, CacheKind::kBF16},
+                                                       {DType::kU8, CacheKind::kU8},
+                                                       {DType::kU4, CacheKind::kU4}};
+
+const auto* find_cache_kind(DType dtype) {
+  return std::ranges::find(kCacheKinds, dtype, &std::pair<DType, CacheKind>::first);
+}
+
+}  // namespace
+
+bool CpuKernels::takes_kv_dtype(DType dtype) const { return find_cache_kind(dtype) != std::end(kCacheKinds); }
+
+CacheKind cache_kind(DType dtype) {
+  const auto* known = find_cache_kind(dtype);
+  LMD_CHECK(known != std::end(kCacheKinds), "a KV cache in ", dtype);
+  return known->second;
+}
+
 const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight) {
   const auto* own = dynamic_cast<const CpuWeight*>(&weight);
   if (own == nullptr)
@@ -153,10 +176,14 @@ void CpuKernels::for_pieces(int64_t count, int64_t grain,
 }
 
 void CpuKernels::for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t)> body) const {
+  for_worker_rows(rows, cols, [&](int, int64_t row) { body(row); });
+}
+
+void CpuKernels::for_worker_rows(int64_t rows, int64_t cols, FunctionRef<void(int, int64_t)> body) const {
   constexpr int64_t kPieceElements = 16384;  // a few microseconds: about the price of waking a thread
   const int64_t grain = (kPieceElements + cols) / (cols + 1);
-  for_pieces(rows, grain, [&](int, int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) body(r);
+  for_pieces(rows, grain, [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) body(worker, r);
   });
 }
 

@@ -60,7 +60,7 @@ class CpuKernels final : public Kernels {
   std::string name() const override;
   Allocator& allocator() const override { return host_allocator(); }
   DType activation_dtype() const override { return DType::kF32; }
-  bool takes_kv_dtype(DType dtype) const override { return is_float(dtype) && dtype != DType::kF64; }
+  bool takes_kv_dtype(DType dtype) const override;
   ThreadPool& threads() const override { return *threads_; }
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
@@ -105,6 +105,7 @@ class CpuKernels final : public Kernels {
                   FunctionRef<void(int worker, int64_t begin, int64_t end)> body) const;
   /// body(row) for each row of `cols` elements; threads only when there is enough to do.
   void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
+  void for_worker_rows(int64_t rows, int64_t cols, FunctionRef<void(int worker, int64_t row)> body) const;
 
   /// Whether quantised weights meet tokens in bytes.
   bool in_int8() const { return options_.int8_activations && ops_.linear_int8 != nullptr; }
@@ -132,6 +133,9 @@ class CpuKernels final : public Kernels {
   mutable std::vector<AttentionTask> attention_tasks_;
   mutable std::vector<ExpertTask> expert_tasks_;
 };
+
+/// Of a dtype that CpuKernels::takes_kv_dtype().
+CacheKind cache_kind(DType dtype);
 
 /// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
 const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight);

@@ -11,7 +11,7 @@
 
 namespace lmdeploy::cpu {
 
-/// Kinds of packed weights and of cache elements, a DType for ISA code.
+/// Kinds of packed weights, a DType for ISA code.
 enum class Kind : int32_t {
   kF32,
   kF16,
@@ -43,6 +43,11 @@ constexpr bool needs_sums(Kind kind) {
 
 /// Kinds of integers with scales.
 constexpr bool is_quantized(Kind kind) { return kind >= Kind::kQ4_0; }
+
+/// Kinds of rows of the KV cache.
+enum class CacheKind : int32_t { kF32, kF16, kBF16, kU8, kU4 };
+/// Rows of codes, each with a scale and a min.
+constexpr bool is_coded(CacheKind kind) { return kind >= CacheKind::kU8; }
 
 /// Columns that linear() sums before it adds to the total: part of the order of the sum. Quantised kinds sum
 /// their scale groups first.
@@ -88,9 +93,12 @@ constexpr int64_t kLinearScratch =
 /// Attention of some rows of one sequence and the query heads of one kv head over the keys [first_key,
 /// end_key): the running maximum, sum and weighted values of an online softmax.
 struct AttentionSpan {
-  Kind kind;                   // of the cache
+  CacheKind kind;
   const std::byte* k;          // this layer's and head's keys in block 0
   const std::byte* v;          // or k: values are the first value_dim elements of the keys
+  int64_t row_bytes;           // from a row to the next
+  int64_t params_offset;       // kU8, kU4: from k and v to their rows' scales and mins
+  int64_t key_parts;           // pairs of them a key: 1, or 2 where each half of it has its own
   int64_t block_bytes;         // from a block to the next
   const int32_t* block_table;  // of the sequence
   int64_t block_len;
@@ -117,9 +125,25 @@ struct AttentionSpan {
 constexpr int64_t kTileKeys = 64;
 constexpr int64_t kSpanKeys = 512;
 constexpr int64_t value_stride(int64_t value_dim) { return (value_dim + 15) / 16 * 16; }
-/// K of a tile by dimension, V of a tile, the scores of a token tile of at most 16.
+/// K of a tile by dimension, V of a tile, the scores of a token tile of at most 16, scales and mins.
 constexpr int64_t attention_scratch(int64_t head_dim) {
-  return kTileKeys * (head_dim + value_stride(head_dim)) + 16 * kTileKeys;
+  return kTileKeys * (head_dim + value_stride(head_dim)) + (16 + 6) * kTileKeys;
+}
+
+/// The queries of num_queries / group tokens, as pack_queries takes them.
+struct QueryRows {
+  const float* q;
+  int64_t stride;  // floats from a token to the next
+  int64_t group;
+  int64_t num_queries;
+  int64_t head_dim;
+  int64_t turned_run;  // 1: they stay as they are
+  int64_t first_part;  // elements of the first part of a key; the rest is the second
+};
+/// [num_queries * head_dim] in tiles of [head_dim][T], then the sums of the first parts of all queries, those
+/// of their second parts, and a row of scratch.
+constexpr int64_t packed_query_floats(int64_t num_queries, int64_t head_dim) {
+  return num_queries * (head_dim + 2) + head_dim;
 }
 
 /// One row that is normalised run by run.
@@ -146,10 +170,8 @@ struct IsaOps {
   /// The same for quantised kinds and tokens in bytes; nullptr: the instruction set has none.
   void (*linear_int8)(const LinearRange& range);
 
-  /// Packs the queries of num_queries / group tokens, `stride` floats apart, for attention_span:
-  /// num_queries * head_dim floats.
-  void (*pack_queries)(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,
-                       int64_t head_dim);
+  /// Fills packed_query_floats() for attention_span.
+  void (*pack_queries)(float* packed, const QueryRows& rows);
   void (*attention_span)(const AttentionSpan& span);
   /// Merges a later span's state into (max, sum, values) of one query.
   void (*merge_spans)(float* max, float* sum, float* values, float other_max, float other_sum,
@@ -171,7 +193,12 @@ struct IsaOps {
   /// One token: `heads` heads of head_dim, `half` pairs each.
   void (*rope)(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
   /// f32 to an f32, f16 or bf16 row.
-  void (*store_row)(Kind kind, std::byte* dst, const float* src, int64_t n);
+  void (*store_row)(CacheKind kind, std::byte* dst, const float* src, int64_t n);
+  /// f32 to a kU8 or kU4 row, and its scale and min in f16 to `params`: see Kernels::kv_write.
+  void (*quantize_row)(CacheKind kind, std::byte* codes, std::byte* params, const float* src, int64_t n,
+                       int64_t parts);
+  /// dst = src, turned in runs of `run` elements: see Kernels::kv_write.
+  void (*turn_row)(float* dst, const float* src, int64_t n, int64_t run);
 };
 
 namespace portable {

@@ -66,20 +66,26 @@ void CpuKernels::do_kv_write(const KvCacheView& cache, int64_t layer, ConstTenso
                              ConstTensorView slots) const {
   const KvLayout& l = cache.layout;
   checks::index_values("kv_write", "slots", slots, cache.num_blocks * l.block_len);
-  const Kind kind = kind_of(l.dtype);
-  const int64_t head_bytes = row_bytes(l.dtype, l.block_len * l.head_dim);
-  const int64_t layer_bytes = row_bytes(l.dtype, l.layer_elements());
-  for_rows(k.rows(), 2 * k.cols(), [&](int64_t t) {
+  const CacheKind kind = cache_kind(l.dtype);
+  for_worker_rows(k.rows(), 2 * k.cols(), [&](int worker, int64_t t) {
     const int64_t slot = slots.row<int64_t>(0)[t];
-    std::byte* k_dst = cache.data + slot / l.block_len * l.block_bytes() + layer * layer_bytes +
-                       row_bytes(l.dtype, slot % l.block_len * l.head_dim);
-    std::byte* v_dst = k_dst + l.num_kv_heads * head_bytes;
-    for (int64_t head = 0; head < l.num_kv_heads; ++head) {
-      const int64_t at = head * l.head_dim;
-      ops_.store_row(kind, k_dst + head * head_bytes, k.row<float>(t) + at, l.head_dim);
-      if (l.latent_dim > 0) continue;
-      ops_.store_row(kind, v_dst + head * head_bytes, v.row<float>(t) + at, l.head_dim);
+    const int64_t row = slot % l.block_len;
+    std::byte* plane = cache.data + slot / l.block_len * l.block_bytes() + layer * l.layer_bytes();
+    const auto write = [&](const float* head, int64_t parts) {
+      std::byte* dst = plane + row * l.row_bytes();
+      if (!l.quantized()) return ops_.store_row(kind, dst, head, l.head_dim);
+      std::byte* params = plane + l.codes_bytes() + row * parts * KvLayout::kParamBytes;
+      ops_.quantize_row(kind, dst, params, head, l.head_dim, parts);
+    };
+    float* turned = thread_scratch_[static_cast<size_t>(worker)].floats(l.head_dim);
+    for (int64_t head = 0; head < l.num_kv_heads; ++head, plane += l.key_plane_bytes()) {
+      const float* key = k.row<float>(t) + head * l.head_dim;
+      if (l.turned_run() > 1) ops_.turn_row(turned, key, l.head_dim, l.turned_run());
+      write(l.turned_run() > 1 ? turned : key, l.key_parts());
     }
+    if (l.latent_dim > 0) return;
+    for (int64_t head = 0; head < l.num_kv_heads; ++head, plane += l.value_plane_bytes())
+      write(v.row<float>(t) + head * l.head_dim, 1);
   });
 }
 

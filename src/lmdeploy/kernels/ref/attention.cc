@@ -18,7 +18,7 @@ struct Keys {
 
   double at(int kv, int64_t position, int64_t d) const {
     const int64_t block_len = cache.layout.block_len;
-    return cache_rows(cache, blocks[position / block_len], layer, kv, head).at(position % block_len, d);
+    return CachePlane(cache, blocks[position / block_len], layer, kv, head).at(position % block_len, d);
   }
 };
 
@@ -37,11 +37,13 @@ void attend(TensorView out, ConstTensorView q, int64_t t, int64_t head, const Ke
             const AttentionOptions& o) {
   const int64_t head_dim = keys.cache.layout.head_dim, value_dim = keys.cache.layout.value_dim();
   const int64_t first = o.window > 0 ? std::max<int64_t>(0, p - o.window + 1) : 0;
-  std::vector<double> weights;
+  std::vector<double> weights, query;
+  for (int64_t d = 0; d < head_dim; ++d) query.push_back(q.at(t, head * head_dim + d));
+  turn_key<double>(query, keys.cache.layout.turned_run());
   double max = o.sinks ? o.sinks->at(head) : -HUGE_VAL;
   for (int64_t j = first; j <= p; ++j) {
     double score = 0;
-    for (int64_t d = 0; d < head_dim; ++d) score += q.at(t, head * head_dim + d) * keys.at(0, j, d);
+    for (int64_t d = 0; d < head_dim; ++d) score += query[static_cast<size_t>(d)] * keys.at(0, j, d);
     score *= o.scale;
     if (o.soft_cap > 0) score = o.soft_cap * std::tanh(score / o.soft_cap);
     weights.push_back(score + alibi(o, head, p, j));

@@ -48,14 +48,6 @@ void RefKernels::for_rows(int64_t rows, FunctionRef<void(int64_t)> body) const {
   });
 }
 
-TensorView cache_rows(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head) {
-  const KvLayout& l = cache.layout;
-  const int64_t plane = l.latent_dim > 0 ? layer : layer * 2 + kv;
-  const int64_t first_row = (plane * l.num_kv_heads + head) * l.block_len;
-  std::byte* data = cache.data + block * l.block_bytes() + row_bytes(l.dtype, first_row * l.head_dim);
-  return {data, l.dtype, {l.block_len, l.head_dim}};
-}
-
 const RefWeight& ref_weight(const char* op, const PackedWeight& weight) {
   const auto* own = dynamic_cast<const RefWeight*>(&weight);
   if (own == nullptr)

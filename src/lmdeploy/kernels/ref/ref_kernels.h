@@ -2,6 +2,7 @@
 // end; never optimise it.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ class RefKernels : public Kernels {
   Allocator& allocator() const override { return host_allocator(); }
   DType activation_dtype() const override { return DType::kF64; }
   bool takes_activation(DType dtype) const override { return is_float(dtype); }
-  bool takes_kv_dtype(DType dtype) const override { return is_float(dtype); }
+  bool takes_kv_dtype(DType dtype) const override {
+    return is_float(dtype) || dtype == DType::kU8 || dtype == DType::kU4;
+  }
   ThreadPool& threads() const override { return *threads_; }
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
@@ -82,8 +85,43 @@ class RefKernels : public Kernels {
 /// The weight as one of ours; Error(kInvalidArgument) when another back end packed it.
 const RefWeight& ref_weight(const char* op, const PackedWeight& weight);
 
-/// K (kv = 0) or V (1) of `layer` and one kv head in one block of the cache: [block_len, head_dim]. V of a
+/// K (kv = 0) or V (1) of one layer and kv head in one block of the cache: [block_len, head_dim]. V of a
 /// latent cache are its K rows.
-TensorView cache_rows(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head);
+class CachePlane {
+ public:
+  CachePlane(const KvCacheView& cache, int64_t block, int64_t layer, int kv, int64_t head);
+  double at(int64_t row, int64_t d) const;
+  /// Row `row` = x[t, first_col, ...].
+  void set_row(int64_t row, ConstTensorView x, int64_t t, int64_t first_col) const;
+
+ private:
+  void quantize_part(int64_t row, int64_t part, std::span<const float> x) const;
+  /// [block_len, head_dim] of a float cache.
+  TensorView elements() const;
+  /// [block_len, bytes of codes].
+  TensorView codes() const;
+  /// [block_len, 2 * parts_]: scale and min of each.
+  TensorView params() const;
+
+  const KvLayout& layout_;
+  bool is_key_;
+  int64_t parts_;
+  std::byte* data_;
+};
+
+/// Turns the runs of a key or query as Kernels::kv_write says.
+template <typename T>
+void turn_key(std::span<T> x, int64_t run) {
+  const auto n = static_cast<size_t>(run);
+  for (size_t h = 1; h < n; h *= 2) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      if ((i & h) != 0) continue;
+      const T a = x[i], b = x[i + h];
+      x[i] = a + b;
+      x[i + h] = a - b;
+    }
+  }
+  for (T& value : x) value *= 1 / std::sqrt(static_cast<T>(n));
+}
 
 }  // namespace lmdeploy

@@ -1,6 +1,8 @@
 // Attention of some query rows over one span of keys: online softmax over tiles of kTileKeys keys. Both
 // products run on the register tile of micro.h: scores = K^T q with K transposed into the cache, values = V^T
-// p.
+// p. Of a cache of codes both are products with the codes; a key's scale and min come in afterwards:
+//   q . (code * scale + min) = scale * (q . code) + min * sum(q),
+//   sum_j p_j * (code_j * scale_j + min_j) = sum_j (p_j * scale_j) * code_j + sum_j p_j * min_j.
 #include "lmdeploy/kernels/cpu/isa/functions.h"
 #include "lmdeploy/kernels/cpu/isa/micro.h"
 
@@ -10,16 +12,40 @@ namespace {
 constexpr float kMinusInf = -__builtin_inff();
 constexpr int kTile = static_cast<int>(kTileKeys);
 
+/// Scales and mins of the rows of a tile: [kTileKeys] each.
+struct Params {
+  float* scale;
+  float* min;
+};
+
 struct Scratch {
   float* keys;    // [kTileKeys / 16][head_dim][16]: K of a tile
   float* rows;    // [kTileKeys][value_stride]: a tile of K or V as f32, where it must be widened
   float* scores;  // [16][kTileKeys]
+  Params k[2];    // of codes: of the parts of the keys
+  Params v;
+
+  explicit Scratch(const AttentionSpan& s) {
+    keys = s.scratch;
+    rows = keys + kTileKeys * s.head_dim;
+    scores = rows + kTileKeys * value_stride(s.head_dim);
+    float* params = scores + 16 * kTileKeys;
+    k[0] = {params, params + kTileKeys};
+    k[1] = {params + 2 * kTileKeys, params + 3 * kTileKeys};
+    v = {params + 4 * kTileKeys, params + 5 * kTileKeys};
+  }
 };
 
 /// A tile of K or V: [keys][value_stride(head_dim)] floats, `stride` apart.
 struct Rows {
   const float* data;
   int64_t stride;
+};
+
+/// A tile of V: widened, or codes that are widened where they are used.
+struct Values {
+  Rows rows;
+  const std::byte* codes = nullptr;
 };
 
 LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
@@ -42,12 +68,12 @@ LMD_INLINE Range seen_keys(const AttentionSpan& s, int64_t query, int64_t tile_k
   return {in_tile(end - s.window), in_tile(end)};
 }
 
-template <Kind kKind>
+template <CacheKind kKind>
 LMD_INLINE VecF widen_halves(VecU16 v) {
-  return kKind == Kind::kF16 ? f16_to_f32(v) : bf16_to_f32(v);
+  return kKind == CacheKind::kF16 ? f16_to_f32(v) : bf16_to_f32(v);
 }
 
-template <Kind kKind>
+template <CacheKind kKind>
 void widen_halves(float* dst, const std::byte* src, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(dst + i, widen_halves<kKind>(load_as<VecU16>(src + i * 2)));
@@ -57,20 +83,65 @@ void widen_halves(float* dst, const std::byte* src, int64_t n) {
   store(dst + i, widen_halves<kKind>(rest), n - i);
 }
 
-void widen(float* dst, Kind kind, const std::byte* src, int64_t n) {
-  if (kind == Kind::kF16) return widen_halves<Kind::kF16>(dst, src, n);
-  if (kind == Kind::kBF16) return widen_halves<Kind::kBF16>(dst, src, n);
+void widen(float* dst, CacheKind kind, const std::byte* src, int64_t n) {
+  if (kind == CacheKind::kF16) return widen_halves<CacheKind::kF16>(dst, src, n);
+  if (kind == CacheKind::kBF16) return widen_halves<CacheKind::kBF16>(dst, src, n);
   __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
 }
 
-/// Widens `num_rows` rows that lie one after the other; columns past head_dim become 0.
-void widen_rows(float* rows, const AttentionSpan& s, const std::byte* src, int64_t num_rows) {
+/// Which bits of a byte are a code.
+enum class Bits { kAll, kLow, kHigh };
+
+template <Bits kBits>
+LMD_INLINE VecF code_of(VecU8 bytes) {
+  const VecI wide = widen(bytes);
+  return to_f32(kBits == Bits::kAll ? wide : kBits == Bits::kLow ? wide & 15 : wide >> 4);
+}
+template <Bits kBits>
+void widen_codes(float* dst, const std::byte* src, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(dst + i, code_of<kBits>(load_as<VecU8>(src + i)));
+  if (i == n) return;
+  VecU8 rest{};
+  __builtin_memcpy(&rest, src + i, static_cast<size_t>(n - i));
+  store(dst + i, code_of<kBits>(rest), n - i);
+}
+
+void widen_row(float* dst, const AttentionSpan& s, const std::byte* src) {
+  if (!is_coded(s.kind)) return widen(dst, s.kind, src, s.head_dim);
+  if (s.kind == CacheKind::kU8) return widen_codes<Bits::kAll>(dst, src, s.head_dim);
+  widen_codes<Bits::kLow>(dst, src, s.row_bytes);
+  widen_codes<Bits::kHigh>(dst + s.row_bytes, src, s.head_dim - s.row_bytes);
+}
+
+/// Rows of one block that lie one after the other.
+struct CachedRows {
+  const std::byte* data;
+  const std::byte* block_params;  // of the block's first row
+  int64_t offset;                 // in the block
+  int64_t count;
+};
+
+/// Widens rows; columns past head_dim become 0.
+void widen_rows(float* rows, const AttentionSpan& s, CachedRows from) {
   const int64_t stride = value_stride(s.head_dim);
-  if (stride == s.head_dim) return widen(rows, s.kind, src, num_rows * stride);
-  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = 0; j < num_rows; ++j, rows += stride, src += row_bytes) {
-    widen(rows, s.kind, src, s.head_dim);
+  if (stride == s.head_dim && !is_coded(s.kind)) return widen(rows, s.kind, from.data, from.count * stride);
+  for (int64_t j = 0; j < from.count; ++j, rows += stride) {
+    widen_row(rows, s, from.data + j * s.row_bytes);
     for (int64_t d = s.head_dim; d < stride; ++d) rows[d] = 0;
+  }
+}
+
+/// fn(first, rows) for all runs of `keys` of a tile that lie in one block; `first` counts from the tile's.
+template <typename Fn>
+LMD_INLINE void for_runs(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys,
+                         const Fn& fn) {
+  for (int64_t j = keys.begin; j < keys.end;) {
+    const int64_t offset = (tile_key + j) % s.block_len;
+    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
+    const int64_t count = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
+    fn(j, CachedRows{block + offset * s.row_bytes, block + s.params_offset, offset, count});
+    j += count;
   }
 }
 
@@ -78,31 +149,28 @@ void widen_rows(float* rows, const AttentionSpan& s, const std::byte* src, int64
 /// What lies before the first and after the last key is not defined.
 Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
   const int64_t stride = value_stride(s.head_dim);
-  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = keys.begin; j < keys.end;) {
-    const int64_t offset = (tile_key + j) % s.block_len;
-    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
-    const int64_t rest = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
-    if (rest == kTileKeys && s.kind == Kind::kF32 && stride == s.head_dim)
-      return {reinterpret_cast<const float*>(block + offset * row_bytes), stride};
-    widen_rows(rows + j * stride, s, block + offset * row_bytes, rest);
-    j += rest;
-  }
-  return {rows, stride};
+  Rows tile = {rows, stride};
+  for_runs(s, cache, tile_key, keys, [&](int64_t first, CachedRows run) {
+    if (run.count == kTileKeys && s.kind == CacheKind::kF32 && stride == s.head_dim) {
+      tile.data = reinterpret_cast<const float*>(run.data);
+    } else {
+      widen_rows(rows + first * stride, s, run);
+    }
+  });
+  return tile;
 }
 
 /// Asks for a tile that is read soon: tiles lie in scattered blocks and are read in strides, which the
 /// processor does not foresee.
 void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
-  const int64_t row_bytes = s.head_dim * (s.kind == Kind::kF32 ? 4 : 2);
-  for (int64_t j = keys.begin; j < keys.end;) {
-    const int64_t offset = (tile_key + j) % s.block_len;
-    const std::byte* block = cache + s.block_table[(tile_key + j) / s.block_len] * s.block_bytes;
-    const int64_t rest = s.block_len - offset < keys.end - j ? s.block_len - offset : keys.end - j;
-    for (int64_t line = 0; line < rest * row_bytes; line += 64)
-      __builtin_prefetch(block + offset * row_bytes + line, /*write=*/0, /*locality=*/2);
-    j += rest;
-  }
+  const auto prefetch = [](const std::byte* data, int64_t bytes) {
+    for (int64_t line = 0; line < bytes; line += 64)
+      __builtin_prefetch(data + line, /*write=*/0, /*locality=*/2);
+  };
+  for_runs(s, cache, tile_key, keys, [&](int64_t, CachedRows run) {
+    prefetch(run.data, run.count * s.row_bytes);
+    if (is_coded(s.kind)) prefetch(run.block_params + run.offset * 4, run.count * 4);
+  });
 }
 
 /// keys[j / 16][d][j % 16] = rows[j][d] for j in `range`, and some more to fill vectors.
@@ -114,6 +182,66 @@ void transpose_keys(float* keys, Rows rows, int64_t head_dim, Range range) {
       transpose_square(panel + d * 16, 16, rows.data + j * rows.stride + d, rows.stride);
     for (; d < head_dim; ++d)
       for (int64_t i = 0; i < kSquare; ++i) panel[d * 16 + i] = rows.data[(j + i) * rows.stride + d];
+  }
+}
+
+/// The rows of a tile of codes, s.row_bytes apart, with some bytes to read after the last: where they lie, or
+/// in `copy`. Rows that are not of `keys` may hold anything.
+const std::byte* gather_codes(std::byte* copy, const AttentionSpan& s, const std::byte* cache,
+                              int64_t tile_key, Range keys) {
+  const std::byte* rows = copy;
+  for_runs(s, cache, tile_key, keys, [&](int64_t first, CachedRows run) {
+    if (s.block_len % kTileKeys == 0) {
+      rows = run.data - first * s.row_bytes;
+    } else {
+      __builtin_memcpy(copy + first * s.row_bytes, run.data, static_cast<size_t>(run.count * s.row_bytes));
+    }
+  });
+  return rows;
+}
+
+/// panel[i][j] = the code in these bits of columns[i][j], for `n` columns.
+template <Bits kBits>
+LMD_INLINE void widen_columns(float* panel, const uint8_t (&columns)[kByteColumns][16], int64_t n) {
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i)
+    for (int lane = 0; lane < 16; lane += kLanes)
+      store(panel + i * 16 + lane, code_of<kBits>(load_as<VecU8>(&columns[i][lane])));
+}
+
+/// transpose_keys() of codes, for all of a panel.
+void transpose_codes(float* keys, const AttentionSpan& s, const std::byte* rows, Range range) {
+  const auto at_most = [](int64_t n) { return n < kByteColumns ? n : kByteColumns; };
+  for (int64_t j = range.begin / 16 * 16; j < range.end; j += 16) {
+    for (int64_t d = 0; d < s.row_bytes; d += kByteColumns) {
+      uint8_t columns[kByteColumns][16];
+      transpose_bytes(columns, rows + j * s.row_bytes + d, s.row_bytes);
+      float* panel = keys + j * s.head_dim + d * 16;
+      if (s.kind == CacheKind::kU8) {
+        widen_columns<Bits::kAll>(panel, columns, at_most(s.row_bytes - d));
+      } else {
+        widen_columns<Bits::kLow>(panel, columns, at_most(s.row_bytes - d));
+        widen_columns<Bits::kHigh>(panel + s.row_bytes * 16, columns, at_most(s.head_dim - s.row_bytes - d));
+      }
+    }
+  }
+}
+
+/// Scales and mins of a tile's rows, which have `parts` pairs each.
+void load_params(Params* params, int64_t parts, const AttentionSpan& s, const std::byte* cache,
+                 int64_t tile_key, Range keys) {
+  uint32_t pairs[2 * kTileKeys] = {};
+  for_runs(s, cache, tile_key, keys, [&](int64_t first, CachedRows run) {
+    __builtin_memcpy(pairs + first * parts, run.block_params + run.offset * parts * 4,
+                     static_cast<size_t>(run.count * parts) * 4);
+  });
+  for (int64_t part = 0; part < parts; ++part) {
+    for (int64_t j = 0; j < kTileKeys; j += kLanes) {
+      VecU pair;
+      for (int i = 0; i < kLanes; ++i) pair[i] = pairs[(j + i) * parts + part];
+      store(params[part].scale + j, f16_to_f32(__builtin_convertvector(pair & 0xffffu, VecU16)));
+      store(params[part].min + j, f16_to_f32(__builtin_convertvector(pair >> 16, VecU16)));
+    }
   }
 }
 
@@ -133,24 +261,37 @@ void adjust_scores(float* scores, Range seen, const AttentionSpan& s, int64_t qu
   }
 }
 
+/// What a query does not see of keys [j, j + kLanes) becomes `hidden`.
+LMD_INLINE VecF masked(Range seen, int64_t j, VecF v, float hidden) {
+  if (j >= seen.begin && j + kLanes <= seen.end) return v;
+  const VecI key = lane_index() + static_cast<int32_t>(j);
+  const VecI visible = (key >= static_cast<int32_t>(seen.begin)) & (key < static_cast<int32_t>(seen.end));
+  return visible ? v : splat(hidden);
+}
+
+/// Weights of codes: each times its row's scale. Returns the sum of weight * min.
+float scale_weights(float* weights, Range seen, Params params) {
+  VecF mins{};
+  for (int64_t j = seen.begin / kLanes * kLanes; j < seen.end; j += kLanes) {
+    const VecF weight = load(weights + j);
+    mins += masked(seen, j, weight * load(params.min + j), 0);
+    store(weights + j, weight * load(params.scale + j));
+  }
+  return reduce_add(mins);
+}
+
 /// Turns the scores of the keys that one query sees into weights; returns what the earlier values shrink by.
 float soften(float* scores, Range seen, float scale, float& max, float& sum) {
   const int64_t first = seen.begin / kLanes * kLanes;
-  const auto masked = [seen](int64_t j, VecF v, float hidden) {
-    if (j >= seen.begin && j + kLanes <= seen.end) return v;
-    const VecI key = lane_index() + static_cast<int32_t>(j);
-    const VecI visible = (key >= static_cast<int32_t>(seen.begin)) & (key < static_cast<int32_t>(seen.end));
-    return visible ? v : splat(hidden);
-  };
   VecF most = splat(kMinusInf);
   for (int64_t j = first; j < seen.end; j += kLanes)
-    most = larger(masked(j, load(scores + j) * scale, kMinusInf), most);
+    most = larger(masked(seen, j, load(scores + j) * scale, kMinusInf), most);
   const float tile_max = reduce_max(most);
   const float new_max = tile_max > max ? tile_max : max;
   const float base = softmax_base(new_max);
   VecF total{};
   for (int64_t j = first; j < seen.end; j += kLanes) {
-    const VecF weight = masked(j, exp(load(scores + j) * scale - base), 0);
+    const VecF weight = masked(seen, j, exp(load(scores + j) * scale - base), 0);
     store(scores + j, weight);
     total += weight;
   }
@@ -160,13 +301,29 @@ float soften(float* scores, Range seen, float scale, float& max, float& sum) {
   return shrink;
 }
 
+/// Sixteen columns of the rows of a tile of V: as f32, or codes where they lie.
+struct FloatColumns {
+  const float* data;
+  int64_t stride;
+  LMD_INLINE Row16 operator()(int64_t row) const { return load16(data + row * stride); }
+};
+template <Bits kBits>
+struct CodeColumns {
+  const std::byte* data;
+  int64_t stride;
+  LMD_INLINE Row16 operator()(int64_t row) const {
+    Row16 r;
+    for (int i = 0; i < kVecs; ++i) r.v[i] = code_of<kBits>(load_as<VecU8>(data + row * stride + i * kLanes));
+    return r;
+  }
+};
+
 /// Sums of weight * value over what each of T queries sees of a tile, keys rising.
-template <int T>
-LMD_INLINE void sum_values(Row16 (&sums)[T], const float* values, int64_t stride, const float* weights,
+template <int T, typename Columns>
+LMD_INLINE void sum_values(Row16 (&sums)[T], const Columns& columns, const float* weights,
                            const Range (&seen)[T]) {
   const auto add_keys = [&](int t, int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k)
-      add_product(sums[t], load16(values + k * stride), weights[t * kTile + k]);
+    for (int64_t k = begin; k < end; ++k) add_product(sums[t], columns(k), weights[t * kTile + k]);
   };
   const Range all = {seen[T - 1].begin, seen[0].end};  // what all queries see: empty in narrow windows
   int64_t next[T];
@@ -175,37 +332,80 @@ LMD_INLINE void sum_values(Row16 (&sums)[T], const float* values, int64_t stride
     sums[t] = Row16{};
     add_keys(t, seen[t].begin, next[t]);
   }
-  add_products<T, kTile>(sums, values + all.begin * stride, stride, weights + all.begin, all.end - all.begin);
+#pragma GCC unroll 4
+  for (int64_t k = all.begin; k < all.end; ++k) {
+    const Row16 column = columns(k);
+#pragma GCC unroll 16
+    for (int t = 0; t < T; ++t) add_product(sums[t], column, weights[t * kTile + k]);
+  }
   for (int t = 0; t < T; ++t) add_keys(t, next[t] < all.end ? all.end : next[t], seen[t].end);
+}
+
+/// sum_values() of columns [d, d + 16).
+template <int T>
+LMD_INLINE void sum_columns(Row16 (&sums)[T], const AttentionSpan& s, const Values& v, int64_t d,
+                            const float* weights, const Range (&seen)[T]) {
+  if (v.codes == nullptr)
+    sum_values<T>(sums, FloatColumns{v.rows.data + d, v.rows.stride}, weights, seen);
+  else if (s.kind == CacheKind::kU8)
+    sum_values<T>(sums, CodeColumns<Bits::kAll>{v.codes + d, s.row_bytes}, weights, seen);
+  else if (d < s.row_bytes)
+    sum_values<T>(sums, CodeColumns<Bits::kLow>{v.codes + d, s.row_bytes}, weights, seen);
+  else
+    sum_values<T>(sums, CodeColumns<Bits::kHigh>{v.codes + d - s.row_bytes, s.row_bytes}, weights, seen);
+}
+
+/// Scores of the codes of a panel of keys become those of the keys.
+template <int T>
+LMD_INLINE void decode_scores(Row16 (&scores)[T], Params params, int64_t panel, const float* q_sums) {
+  const Row16 scale = load16(params.scale + panel * 16), min = load16(params.min + panel * 16);
+  for (int t = 0; t < T; ++t) {
+    Row16 decoded = min * q_sums[t];
+    add_product(decoded, scores[t], scale);
+    scores[t] = decoded;
+  }
 }
 
 /// Queries [first, first + T) times the tile of n keys that begins at `tile_key`.
 template <int T>
-void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t first, int64_t tile_key,
-                 int64_t n) {
+void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Values& v, int64_t first,
+                 int64_t tile_key, int64_t n) {
   Range seen[T];
   for (int t = 0; t < T; ++t) seen[t] = seen_keys(s, first + t, tile_key, n);
   const float* q = s.q + first * s.head_dim;
+  const float* q_sums = s.q + s.num_queries * s.head_dim + first;
+  const int64_t first_part = s.key_parts == 2 ? s.row_bytes : s.head_dim;
   for (int64_t panel = seen[0].begin / 16; panel * 16 < seen[T - 1].end; ++panel) {
+    const float* keys = scratch.keys + panel * s.head_dim * 16;
     Row16 sums[T];
-    multiply<T>(sums, scratch.keys + panel * s.head_dim * 16, 16, q, s.head_dim);
+    multiply<T>(sums, keys, 16, q, first_part);
+    if (is_coded(s.kind)) decode_scores<T>(sums, scratch.k[0], panel, q_sums);
+    if (s.key_parts == 2) {
+      Row16 rest[T];
+      multiply<T>(rest, keys + first_part * 16, 16, q + first_part * T, s.head_dim - first_part);
+      decode_scores<T>(rest, scratch.k[1], panel, q_sums + s.num_queries);
+      for (int t = 0; t < T; ++t) sums[t] = sums[t] + rest[t];
+    }
     for (int t = 0; t < T; ++t) store16(scratch.scores + t * kTile + panel * 16, sums[t]);
   }
   const bool adjusted = s.soft_cap > 0 || s.alibi_slopes != nullptr;
-  float shrink[T];
+  float shrink[T], mins[T];
   for (int t = 0; t < T; ++t) {
     shrink[t] = 1;
+    mins[t] = 0;
     if (seen[t].begin == seen[t].end) continue;
     float* scores = scratch.scores + t * kTile;
     if (adjusted) adjust_scores(scores, seen[t], s, first + t, tile_key);
     shrink[t] = soften(scores, seen[t], adjusted ? 1 : s.scale, s.max[first + t], s.sum[first + t]);
+    if (is_coded(s.kind)) mins[t] = scale_weights(scores, seen[t], scratch.v);
   }
   const int64_t stride = value_stride(s.value_dim);
   for (int64_t d = 0; d < stride; d += 16) {
     Row16 sums[T];
-    sum_values<T>(sums, v.data + d, v.stride, scratch.scores, seen);
+    sum_columns<T>(sums, s, v, d, scratch.scores, seen);
     for (int t = 0; t < T; ++t) {
       float* values = s.values + (first + t) * stride + d;
+      if (is_coded(s.kind)) sums[t] = sums[t] + mins[t];
       add_product(sums[t], load16(values), shrink[t]);
       store16(values, sums[t]);
     }
@@ -214,12 +414,18 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, Rows v, int64_t
 
 /// attend_tile for T = `size`, which is in [1, kMax].
 template <int kMax>
-LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, Rows v,
+LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, const Values& v,
                                int64_t first, int64_t tile_key, int64_t n) {
   if constexpr (kMax > 1) {
     if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, v, first, tile_key, n);
   }
   attend_tile<kMax>(s, scratch, v, first, tile_key, n);
+}
+
+float sum_of(const float* x, int64_t n) {
+  VecF sum{};
+  for (int64_t i = 0; i < n; i += kLanes) sum += load(x + i, n - i);
+  return reduce_add(sum);
 }
 
 LMD_INLINE int64_t num_query_tiles(int64_t num_queries) {
@@ -228,23 +434,30 @@ LMD_INLINE int64_t num_query_tiles(int64_t num_queries) {
 
 }  // namespace
 
-void pack_queries(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,
-                  int64_t head_dim) {
+void pack_queries(float* packed, const QueryRows& rows) {
+  const int64_t num_queries = rows.num_queries, head_dim = rows.head_dim;
   const int64_t num_tiles = num_query_tiles(num_queries);
+  float* sums = packed + num_queries * head_dim;
+  float* turned = sums + 2 * num_queries;
   for (int64_t tile = 0; tile < num_tiles; ++tile) {
     const int64_t begin = tile_begin(tile, num_queries, num_tiles);
     const int64_t size = tile_begin(tile + 1, num_queries, num_tiles) - begin;
     for (int64_t t = 0; t < size; ++t) {
-      const float* row = q + (begin + t) / group * stride + (begin + t) % group * head_dim;
+      const int64_t query = begin + t;
+      const float* row = rows.q + query / rows.group * rows.stride + query % rows.group * head_dim;
+      if (rows.turned_run > 1) {
+        turn_row(turned, row, head_dim, rows.turned_run);
+        row = turned;
+      }
       for (int64_t d = 0; d < head_dim; ++d) packed[begin * head_dim + d * size + t] = row[d];
+      sums[query] = sum_of(row, rows.first_part);
+      sums[num_queries + query] = sum_of(row + rows.first_part, head_dim - rows.first_part);
     }
   }
 }
 
 void attention_span(const AttentionSpan& s) {
-  const int64_t stride = value_stride(s.head_dim);
-  const Scratch scratch = {s.scratch, s.scratch + kTileKeys * s.head_dim,
-                           s.scratch + kTileKeys * (s.head_dim + stride)};
+  Scratch scratch(s);
   for (int64_t i = 0; i < s.num_queries; ++i) {
     s.max[i] = kMinusInf;
     s.sum[i] = 0;
@@ -259,9 +472,21 @@ void attention_span(const AttentionSpan& s) {
   for (int64_t key = s.first_key / kTileKeys * kTileKeys; key < s.end_key; key += kTileKeys) {
     const Range keys = wanted(key);
     if (s.v != s.k) prefetch_tile(s, s.v, key, keys);
-    Rows v = load_tile(scratch.rows, s, s.k, key, keys);
-    transpose_keys(scratch.keys, v, s.head_dim, keys);
-    if (s.v != s.k) v = load_tile(scratch.rows, s, s.v, key, keys);
+    Values v;
+    if (is_coded(s.kind)) {
+      auto* copy = reinterpret_cast<std::byte*>(scratch.rows);
+      transpose_codes(scratch.keys, s, gather_codes(copy, s, s.k, key, keys), keys);
+      load_params(scratch.k, s.key_parts, s, s.k, key, keys);
+      load_params(&scratch.v, 1, s, s.v, key, keys);
+      if (num_tiles == 1 && s.row_bytes % 16 == 0)
+        v.codes = gather_codes(copy, s, s.v, key, keys);
+      else
+        v.rows = load_tile(scratch.rows, s, s.v, key, keys);
+    } else {
+      v.rows = load_tile(scratch.rows, s, s.k, key, keys);
+      transpose_keys(scratch.keys, v.rows, s.head_dim, keys);
+      if (s.v != s.k) v.rows = load_tile(scratch.rows, s, s.v, key, keys);
+    }
     if (key + kTileKeys < s.end_key) prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const int64_t begin = tile_begin(tile, s.num_queries, num_tiles);

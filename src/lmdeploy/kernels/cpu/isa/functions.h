@@ -10,8 +10,7 @@ void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int
 void linear(const LinearRange& range);
 void linear_int8(const LinearRange& range);
 
-void pack_queries(float* packed, const float* q, int64_t stride, int64_t group, int64_t num_queries,
-                  int64_t head_dim);
+void pack_queries(float* packed, const QueryRows& rows);
 void attention_span(const AttentionSpan& span);
 void merge_spans(float* max, float* sum, float* values, float other_max, float other_sum,
                  const float* other_values, int64_t value_dim);
@@ -28,6 +27,9 @@ void soft_cap(float* x, int64_t n, float cap);
 void weighted_sum(float* out, int64_t n, const float* x, int64_t stride, const int32_t* rows,
                   const float* weights, int64_t count);
 void rope(float* x, const float* table, int64_t heads, int64_t head_dim, int64_t half, bool interleaved);
-void store_row(Kind kind, std::byte* dst, const float* src, int64_t n);
+void store_row(CacheKind kind, std::byte* dst, const float* src, int64_t n);
+void quantize_row(CacheKind kind, std::byte* codes, std::byte* params, const float* src, int64_t n,
+                  int64_t parts);
+void turn_row(float* dst, const float* src, int64_t n, int64_t run);
 
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

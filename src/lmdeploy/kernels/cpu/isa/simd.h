@@ -291,6 +291,11 @@ LMD_INLINE Row16 operator+(const Row16& a, const Row16& b) {
   for (int i = 0; i < kVecs; ++i) r.v[i] = a.v[i] + b.v[i];
   return r;
 }
+LMD_INLINE Row16 operator+(const Row16& a, float b) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = a.v[i] + b;
+  return r;
+}
 /// sum += a * b
 LMD_INLINE void add_product(Row16& sum, const Row16& a, const Row16& b) {
   for (int i = 0; i < kVecs; ++i) sum.v[i] = fma(a.v[i], b.v[i], sum.v[i]);
@@ -300,7 +305,42 @@ LMD_INLINE void add_product(Row16& sum, const Row16& a, float b) {
   for (int i = 0; i < kVecs; ++i) sum.v[i] = fma(a.v[i], wide, sum.v[i]);
 }
 
-// ---- transposition of a square of floats, for K
+// ---- transposition of 16 rows of bytes and of a square of floats, for K
+
+// One or two squares of 16 bytes beside each other.
+#if LMDEPLOY_ISA_LEVEL > 0
+constexpr int kByteColumns = 32;
+#else
+constexpr int kByteColumns = 16;
+#endif
+typedef uint8_t Bytes __attribute__((vector_size(kByteColumns)));
+
+/// The lower (kFirst 0) or upper (8) halves of each square's 16 bytes of a and b, byte by byte in turn.
+template <int kFirst>
+LMD_INLINE Bytes interleave(Bytes a, Bytes b) {
+  Bytes order;
+  for (int i = 0; i < kByteColumns; ++i)
+    order[i] = static_cast<uint8_t>(i / 16 * 16 + kFirst + i % 16 / 2 + i % 2 * kByteColumns);
+  return __builtin_shuffle(a, b, order);
+}
+
+/// columns[d][j] = byte d of row j, rows `stride` bytes apart.
+LMD_INLINE void transpose_bytes(uint8_t (&columns)[kByteColumns][16], const std::byte* rows, int64_t stride) {
+  Bytes r[16], z[16];
+  for (int j = 0; j < 16; ++j) r[j] = load_as<Bytes>(rows + j * stride);
+    // Each round moves a bit of the row's number to the column's.
+#pragma GCC unroll 4
+  for (int round = 0; round < 4; ++round) {
+    for (int j = 0; j < 8; ++j) {
+      z[2 * j] = interleave<0>(r[j], r[j + 8]);
+      z[2 * j + 1] = interleave<8>(r[j], r[j + 8]);
+    }
+    for (int j = 0; j < 16; ++j) r[j] = z[j];
+  }
+  for (int d = 0; d < 16; ++d)
+    for (int square = 0; square < kByteColumns; square += 16)
+      __builtin_memcpy(columns[square + d], reinterpret_cast<const uint8_t*>(&r[d]) + square, 16);
+}
 
 #if LMDEPLOY_ISA_LEVEL > 0
 constexpr int kSquare = 8;

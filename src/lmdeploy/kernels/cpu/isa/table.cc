@@ -29,7 +29,9 @@ constexpr IsaOps kOps = {.token_tile = kTokenTile,
                          .soft_cap = soft_cap,
                          .weighted_sum = weighted_sum,
                          .rope = rope,
-                         .store_row = store_row};
+                         .store_row = store_row,
+                         .quantize_row = quantize_row,
+                         .turn_row = turn_row};
 
 }  // namespace
 

@@ -38,10 +38,10 @@ TEST(KernelCases, BytesAndOperationsAreThoseOfTheFormula) {
   EXPECT_EQ(linear.flops, 2 * 2 * 1536 * 576);
   EXPECT_FALSE(linear.in_int8);
   EXPECT_TRUE(call("linear/q8_0/int8/1536x576/tokens:2").in_int8);
-  const KernelCall decode = call("attention/f16/llama8b/decode_16x512");
-  EXPECT_EQ(decode.bytes, 16 * 512 * 2 * 8 * 128 * 2);
-  EXPECT_EQ(decode.flops, 2 * 16 * 512 * 32 * (128 + 128));
-  const KernelCall window = call("attention/f32/gpt_oss_sliding/decode_1x4096");
+  const KernelCall decode = call("attention/f16/llama8b/decode_8x512");
+  EXPECT_EQ(decode.bytes, 8 * 512 * 2 * 8 * 128 * 2);
+  EXPECT_EQ(decode.flops, 2 * 8 * 512 * 32 * (128 + 128));
+  const KernelCall window = call("attention/f32/gpt_oss_sliding/decode_1x2048");
   EXPECT_EQ(window.bytes, 128 * 2 * 8 * 64 * 4);
   EXPECT_EQ(call("norm/rms/576/tokens:64").bytes, 2 * 64 * 576 * 4);
   EXPECT_EQ(call("glu/silu/1536/tokens:64").bytes, 3 * 64 * 1536 * 4);

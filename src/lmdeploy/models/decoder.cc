@@ -207,9 +207,10 @@ ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cach
                       .tokens = static_cast<int64_t>(input.token_ids.size())};
   const auto num_rows = static_cast<int64_t>(input.logit_rows.size());
   prepare(step);
-  // Each sequence gets one token and its logits are wanted: such a step is often followed by its like.
+  // Each sequence gets one token and its logits are wanted: such a step is often followed by its like. Ops of
+  // the host are calls, nothing is won by recording them.
   const bool decodes = input.token_ids.size() == input.kv_len.size() && num_rows == step.tokens;
-  if (decodes && !observer_)
+  if (decodes && !observer_ && kernels_.has_own_memory())
     recordings_.run(recording_key(step), [&] { run(step); });
   else
     run(step);

@@ -124,8 +124,8 @@ void add_measure_flags(CLI::App& command, ModelFlags& flags) {
           "As for chat: float32 keeps activations in f32 where auto takes bytes for quantised weights")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
-  command.add_option("--quant-policy", options.quant_policy, "As for chat: 8 or 4 bits of keys and values")
-      ->check(CLI::IsMember({0, 4, 8}))
+  command.add_option("--quant-policy", options.quant_policy, "Keys and values in 8 or 4 bits; 0: not")
+      ->check(CLI::IsMember({"0", "4", "8"}))
       ->default_str("0");
   command.add_option("--int8-activations", options.int8_activations, "As for chat")
       ->type_name("BOOL")

@@ -3,18 +3,31 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
 
-OutputFile::OutputFile(const std::string& path)
-    : path_(path), partial_(path + ".partial"), stream_(partial_, std::ios::binary | std::ios::trunc) {
-  check();
+namespace fs = std::filesystem;
+
+OutputFile::OutputFile(const std::string& path) : path_(path) {
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path, ignored).string();
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) throw Error(ErrorCode::kIo, cat("write ", path, ": ", std::strerror(EISDIR)));
+  const bool replaced = !fs::exists(status) || fs::is_regular_file(status);
+  partial_ = replaced ? path_ + ".partial" : path_;
+  if (replaced) open();  // opening a pipe would wait for its reader
 }
 
 OutputFile::~OutputFile() {
-  if (!committed_) std::remove(partial_.c_str());
+  if (!committed_ && partial_ != path_) std::remove(partial_.c_str());
+}
+
+void OutputFile::open() {
+  stream_.open(partial_, std::ios::binary | std::ios::trunc);
+  check();
 }
 
 void OutputFile::check() const {
@@ -22,6 +35,7 @@ void OutputFile::check() const {
 }
 
 void OutputFile::write(std::string_view bytes) {
+  if (!stream_.is_open()) open();
   stream_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   check();
   size_ += bytes.size();
@@ -43,7 +57,7 @@ void OutputFile::pad_to(size_t alignment, char fill) {
 void OutputFile::commit() {
   stream_.close();
   check();
-  if (std::rename(partial_.c_str(), path_.c_str()) != 0)
+  if (partial_ != path_ && std::rename(partial_.c_str(), path_.c_str()) != 0)
     throw Error(ErrorCode::kIo, cat("rename ", partial_, " to ", path_, ": ", std::strerror(errno)));
   committed_ = true;
 }

@@ -11,7 +11,8 @@
 
 namespace lmdeploy {
 
-/// Writes to "PATH.partial" and renames it in commit(); without commit() the partial file is removed. Throws
+/// Writes to "PATH.partial" and renames it in commit(); without commit() the partial file is removed. A link
+/// is followed; a device or pipe is not replaced but written to, once there is something to write. Throws
 /// Error(kIo) with the path and the system's reason.
 class OutputFile {
  public:
@@ -29,10 +30,11 @@ class OutputFile {
   void commit();
 
  private:
+  void open();
   void check() const;
 
   std::string path_;
-  std::string partial_;
+  std::string partial_;  // path_ itself where that is no file to be replaced
   std::ofstream stream_;
   size_t size_ = 0;  // bytes written
   bool committed_ = false;

@@ -1,11 +1,15 @@
 // safetensors: equal bytes with the reference implementation, and every kind of damaged header.
 #include "lmdeploy/formats/safetensors.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
 
+#include "lmdeploy/formats/output_file.h"
 #include "lmdeploy/formats/test_support.h"
 
 namespace lmdeploy {
@@ -109,9 +113,37 @@ TEST(Safetensors, WriterRefuses) {
 
 TEST(Safetensors, FailedWriteLeavesNothing) {
   TempFolder folder;
-  std::filesystem::create_directory(folder.file("taken"));  // no file can be renamed to a folder
-  EXPECT_CONTAINS(error_of(ErrorCode::kIo, [&] { write_safetensors(folder.file("taken"), {}); }), "rename");
+  std::filesystem::create_directory(folder.file("taken"));
+  EXPECT_CONTAINS(error_of(ErrorCode::kIo, [&] { write_safetensors(folder.file("taken"), {}); }),
+                  "Is a directory");
   EXPECT_FALSE(std::filesystem::exists(folder.file("taken.partial")));
+}
+
+TEST(OutputFile, LinksAreFollowedAndPipesStay) {
+  namespace fs = std::filesystem;
+  TempFolder folder;
+  folder.write("real", "old");
+  fs::create_symlink("real", folder.file("link"));
+  const auto write = [](const std::string& path) {
+    OutputFile file(path);
+    file.write("new");
+    file.commit();
+  };
+  write(folder.file("link"));
+  EXPECT_TRUE(fs::is_symlink(folder.file("link")));
+  EXPECT_EQ(read_file(folder.file("real")), "new");
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write(pipe);
+  char text[4] = {};
+  EXPECT_EQ(::read(reader, text, 3), 3);
+  EXPECT_STREQ(text, "new");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  { const OutputFile never_written(pipe); }
+  EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
 TEST(Safetensors, EmptyFileRoundTrips) {

@@ -82,6 +82,7 @@ Recipe compressed_recipe(QuantModule module, const QuantConfig& config) {
   Packed p{};
   p.packed = module.require(".weight_packed");
   p.scale = module.require(".weight_scale");
+  if (config.needs_zeros) module.require(".weight_zero_point");
   p.zero_point = module.find(".weight_zero_point");
   p.g_idx = module.find(".weight_g_idx");
   module.expect_rank(p.packed, 2);

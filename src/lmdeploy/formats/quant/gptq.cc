@@ -89,6 +89,7 @@ Recipe gptq_recipe(QuantModule module, const QuantConfig& config) {
   module.expect(gptq.scales, kScaleTypes, {gptq.groups, gptq.out});
   gptq.group_size = module.group_size(gptq.scales, gptq.in, gptq.groups, config);
   module.expect(gptq.qzeros, {DType::kI32}, {gptq.groups, gptq.out * gptq.bits / 32});
+  if (config.needs_group_index && gptq.groups > 1) module.require(".g_idx");
   if (gptq.g_idx) module.expect(*gptq.g_idx, {DType::kI32}, {gptq.in});
   const bool in_order = !gptq.g_idx || groups_in_order(module.view(*gptq.g_idx), gptq.group_size);
   const DType dtype = in_order ? integer_kind(gptq.bits, gptq.group_size, gptq.in) : DType::kF32;

@@ -70,6 +70,7 @@ void read_gptq(const ConfigReader& cfg, QuantConfig& out) {
   out.zero_is_less_one = lower(cfg.get("checkpoint_format", "gptq")) == "gptq";
   add_bits(cfg, "bits", {2, 3, 4, 8}, out);
   add_group_size(cfg, "group_size", out);
+  out.needs_group_index = cfg.get("desc_act", false);
   if (cfg.get("is_marlin_format", false)) unsupported(cfg.where(), "is_marlin_format is not supported");
   const Json* dynamic = cfg.find("dynamic");
   if (dynamic != nullptr && !(dynamic->is_object() && dynamic->get_object().empty()))
@@ -114,11 +115,16 @@ void read_compressed(const ConfigReader& cfg, QuantConfig& out) {
   }
   const ConfigReader groups = cfg.object("config_groups");
   const Json& groups_json = *cfg.find("config_groups");
+  bool any_symmetric = false;
   for (const auto& item : groups_json.as_object()) {
     const ConfigReader group = groups.object(item.key());
     check_format(group);
-    if (group.has("weights")) read_compressed_weights(group.object("weights"), out);
+    if (!group.has("weights")) continue;
+    const ConfigReader weights = group.object("weights");
+    read_compressed_weights(weights, out);
+    (weights.get("symmetric", true) ? any_symmetric : out.needs_zeros) = true;
   }
+  if (any_symmetric) out.needs_zeros = false;  // which modules are of which group, the names do not say
 }
 
 using ReadConfig = void (*)(const ConfigReader&, QuantConfig&);

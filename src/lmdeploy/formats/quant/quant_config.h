@@ -19,6 +19,8 @@ struct QuantConfig {
   std::vector<int64_t> group_sizes;            // inputs that share a scale, -1: all of a row; empty: not said
   int64_t block_rows = 128, block_cols = 128;  // fp8 in blocks
   bool zero_is_less_one = true;                // gptq: zeros are stored less one (before gptq_v2)
+  bool needs_zeros = false;                    // all integers have a zero in a tensor
+  bool needs_group_index = false;              // inputs choose their groups ("act-order")
 };
 
 /// kHf when nothing is quantised. Throws Error: kUnsupported for methods, kinds and sizes that are not

@@ -483,6 +483,34 @@ TEST_F(QuantizedTest, CompressedTensorsPacked) {
   EXPECT_CONTAINS(error(ErrorCode::kUnsupported), "num_bits 6 is not supported; supported are 4, 8");
 }
 
+TEST_F(QuantizedTest, WhatTheConfigPromisesMustBeThere) {
+  Tensors tensors;
+  add_compressed(tensors, "m.q", random_codes(8, 64, 32, 4), true);
+  std::string config = compressed_config(4, "group", 32);
+  write(tensors, config);
+  EXPECT_NO_THROW(open());
+  config.insert(config.find("\"num_bits\""), R"("symmetric": false, )");
+  write(tensors, config);
+  EXPECT_CONTAINS(error(ErrorCode::kInvalidData),
+                  "tensor \"m.q.weight_zero_point\" is missing, expected beside");
+
+  Tensors bytes;
+  bytes["m.q.weight"] = bytes_tensor(DType::kI8, {3, 8}, [](size_t i) { return static_cast<int>(i); });
+  bytes["m.q.weight_scale"] = golden_tensor(DType::kF32, {3, 1}, 0);
+  write(bytes,
+        R"({"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0":
+      {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": false}}}})");
+  EXPECT_CONTAINS(error(ErrorCode::kInvalidData), "tensor \"m.q.weight_zero_point\" is missing");
+
+  Tensors gptq;
+  add_gptq(gptq, "m.q", random_codes(16, 64, 32), 1);
+  write(gptq, R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true})");
+  EXPECT_CONTAINS(error(ErrorCode::kInvalidData), "tensor \"m.q.g_idx\" is missing, expected beside");
+  add_gptq(gptq, "m.q", random_codes(16, 64, 64), 1);  // one group: any order is the same
+  write(gptq, R"({"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": true})");
+  EXPECT_NO_THROW(open());
+}
+
 TEST_F(QuantizedTest, CompressedTensorsUnpacked) {
   Tensors tensors;
   const auto code = [](size_t i) { return static_cast<int>(37 * i % 251); };

@@ -108,6 +108,7 @@ Recipe scaled_recipe(QuantModule module, const QuantConfig& config) {
     module.fail(s.scale,
                 cat("is ", shape, ", expected [1], [", s.out, ", 1] or one for each block of ",
                     config.block_rows, " x ", config.block_cols, " of the weight ", Shape{s.out, s.in}));
+  if (config.needs_zeros && module.info(s.weight).dtype == DType::kI8) module.require(".weight_zero_point");
   s.zero_point = module.find(".weight_zero_point");
   if (s.zero_point) module.expect(*s.zero_point, {DType::kI8}, shape);
   const bool integers = module.info(s.weight).dtype == DType::kI8;

@@ -8,7 +8,7 @@ import pytest
 TOOL = Path(__file__).parents[2] / "tools/compare_with.py"
 
 # Each run takes the next figure of its list and notes that it ran.
-FAKE = """#!{python}
+FAKE = """#!/usr/bin/env python3
 import json, sys
 from pathlib import Path
 here = Path(__file__).parent
@@ -36,7 +36,7 @@ Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(figures))
 def fakes(tmp_path):
     def write(name, body):
         path = tmp_path / name
-        path.write_text(FAKE.format(python=sys.executable, body=body))
+        path.write_text(FAKE.format(body=body))
         path.chmod(0o755)
         return str(path)
     return write

@@ -86,11 +86,17 @@ def write_pair(folder, pack, options, quantization, skip=()):
     return folder / "packed", folder / "dense"
 
 
+def assert_same_weights(packed, dense):
+    """Integers and f32 are summed in another order; one wrong weight of one layer would change logits by far more."""
+    want = logits(dense)
+    np.testing.assert_allclose(logits(packed), want, rtol=0, atol=2e-5 * np.abs(want).max())
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_quantised_checkpoint_equals_its_dequantised_weights(tmp_path, name):
     packed, dense = write_pair(tmp_path, *FORMATS[name])
+    assert_same_weights(packed, dense)
     got = logits(packed)
-    np.testing.assert_array_equal(got, logits(dense))
     original = logits(LLAMA)[0]
     if "2bit" not in name:  # near the original: nothing is transposed or out of order
         assert np.corrcoef(got[0].ravel(), original.ravel())[0, 1] > 0.95
@@ -99,7 +105,7 @@ def test_quantised_checkpoint_equals_its_dequantised_weights(tmp_path, name):
 def test_modules_that_were_left_out(tmp_path):
     quantization = {**FORMATS["awq"][2], "group_size": 32, "modules_to_not_convert": ["down_proj"]}
     packed, dense = write_pair(tmp_path, qz.pack_awq, {"group": 32}, quantization, skip=("down_proj",))
-    np.testing.assert_array_equal(logits(packed), logits(dense))
+    assert_same_weights(packed, dense)
 
 
 def test_f61_group_size_that_is_not_supported(tmp_path):
@@ -151,7 +157,7 @@ def test_quantised_torch_checkpoint(tmp_path):
         tensors.update({name: weight} if linear is None else qz.pack_awq(linear, weight)[0])
     (packed / "model.safetensors").unlink()
     torch_files.save(packed / "pytorch_model.bin", tensors)
-    np.testing.assert_array_equal(logits(packed), logits(dense))
+    assert_same_weights(packed, dense)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "weights.bin"])

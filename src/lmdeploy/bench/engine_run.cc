@@ -40,8 +40,11 @@ void EngineRun::read_to_end() {
 }
 
 double EngineRun::decode_rate() const {
-  return static_cast<double>(generated() - generated_at_start_) /
-         std::chrono::duration<double>(end_ - all_started_).count();
+  const auto rate = [this](int64_t before, Clock::time_point from) {
+    return static_cast<double>(generated() - before) / std::chrono::duration<double>(end_ - from).count();
+  };
+  if (generated() == generated_at_start_) return rate(generated_before_, submitted_);
+  return rate(generated_at_start_, all_started_);
 }
 
 void EngineRun::note_first_token() {

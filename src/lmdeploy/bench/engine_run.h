@@ -23,7 +23,8 @@ class EngineRun {
   void read_to_end();
   /// Generated so far.
   int64_t tokens() const { return generated() - generated_before_; }
-  /// Tokens a second from the moment when all requests had one, to the end.
+  /// Tokens a second from the moment when all requests had one, to the end. Where the engine was done before
+  /// that could be noted, from the beginning.
   double decode_rate() const;
 
  private:
@@ -36,6 +37,7 @@ class EngineRun {
   int64_t num_waiting_;
   const int64_t generated_before_;
   int64_t generated_at_start_ = 0;
+  const Clock::time_point submitted_ = Clock::now();
   Clock::time_point all_started_, end_;
   std::vector<std::unique_ptr<EngineStream>> streams_;  // last: they call back
 };

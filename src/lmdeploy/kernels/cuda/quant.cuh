@@ -164,7 +164,7 @@ __device__ void read8_integer_group(const std::byte* row, int64_t k, float* w) {
 /// w[j] = row[k + j]; k is a multiple of 8.
 template <DType kKind>
 __device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind>) {
-  if constexpr (is_integer_group(kKind)) {
+  if constexpr (kKind >= DType::kU4G32) {
     read8_integer_group<kKind>(row, k, w);
   } else {
     read8_ggml<kKind>(row, k, w);

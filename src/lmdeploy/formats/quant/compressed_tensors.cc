@@ -17,12 +17,13 @@ struct Packed {
   int64_t words() const { return (in * bits + 31) / 32; }
 };
 
-// Inputs of a group lie together.
-void decode(const Packed& p, DType dtype, const Checkpoint& base, std::byte* weight) {
+void decode(const Packed& p, bool in_order, DType dtype, const Checkpoint& base, std::byte* weight) {
   const auto* q = base.tensor(p.packed).row<uint32_t>(0);
   const auto* zeros = p.zero_point ? base.tensor(*p.zero_point).row<uint32_t>(0) : nullptr;
   const std::vector<float> scales = floats_of(base.tensor(p.scale));
   const int half = 1 << (p.bits - 1), sign = p.bits == 8 ? half : 0;  // 8 bits are kept as signed ones
+  std::vector<int32_t> groups;
+  if (!in_order) groups = input_groups(base, *p.g_idx, p.in, p.groups);
   IntegerRow row(p.in, p.groups);
   for (int64_t o = 0; o < p.out; ++o) {
     for (int64_t g = 0; g < p.groups; ++g) {
@@ -33,23 +34,8 @@ void decode(const Packed& p, DType dtype, const Checkpoint& base, std::byte* wei
     for (int64_t k = 0; k < p.in; ++k)
       row.q[static_cast<size_t>(k)] =
           static_cast<int16_t>(packed_integer(q + o * p.words(), 1, k, p.bits) - sign);
-    row.write(dtype, p.group_size, weight + o * row_bytes(dtype, p.in));
-  }
-}
-
-// Each input has a group of its own choice ("act-order").
-void decode_in_any_order(const Packed& p, const Checkpoint& base, float* weight) {
-  const auto* q = base.tensor(p.packed).row<uint32_t>(0);
-  const auto* zeros = p.zero_point ? base.tensor(*p.zero_point).row<uint32_t>(0) : nullptr;
-  const std::vector<float> scales = floats_of(base.tensor(p.scale));
-  const auto groups = input_groups(base, *p.g_idx, p.in, p.groups);
-  for (int64_t o = 0; o < p.out; ++o) {
-    for (int64_t k = 0; k < p.in; ++k) {
-      const int64_t g = groups[static_cast<size_t>(k)];
-      const int zero = zeros == nullptr ? 1 << (p.bits - 1) : packed_integer(zeros + g, p.groups, o, p.bits);
-      const int value = packed_integer(q + o * p.words(), 1, k, p.bits) - zero;
-      weight[o * p.in + k] = static_cast<float>(value) * scales[static_cast<size_t>(o * p.groups + g)];
-    }
+    std::byte* out = weight + o * row_bytes(dtype, p.in);
+    in_order ? row.write(dtype, p.group_size, out) : row.write(groups, reinterpret_cast<float*>(out));
   }
 }
 
@@ -101,8 +87,7 @@ Recipe compressed_recipe(QuantModule module, const QuantConfig& config) {
   const DType dtype = in_order ? integer_kind(p.bits, p.group_size, p.in) : DType::kF32;
   return module.recipe(p.packed, cat(module.prefix(), ".weight"), dtype, {p.out, p.in},
                        [p, dtype, in_order](const Checkpoint& base, std::byte* weight) {
-                         if (in_order) return decode(p, dtype, base, weight);
-                         decode_in_any_order(p, base, reinterpret_cast<float*>(weight));
+                         decode(p, in_order, dtype, base, weight);
                        });
 }
 

@@ -15,13 +15,14 @@ struct Gptq {
   int zero_offset;
 };
 
-// Inputs of a group lie together.
-void decode(const Gptq& gptq, DType dtype, const Checkpoint& base, std::byte* weight) {
+void decode(const Gptq& gptq, bool in_order, DType dtype, const Checkpoint& base, std::byte* weight) {
   const auto* q = base.tensor(gptq.qweight).row<uint32_t>(0);
   const auto* zeros = base.tensor(gptq.qzeros).row<uint32_t>(0);
   const int64_t zero_words = gptq.out * gptq.bits / 32;
   const int sign = gptq.bits == 8 ? 128 : 0;  // 8 bits are kept as signed ones
   const std::vector<float> scales = floats_of(base.tensor(gptq.scales));
+  std::vector<int32_t> groups;
+  if (!in_order) groups = input_groups(base, *gptq.g_idx, gptq.in, gptq.groups);
   IntegerRow row(gptq.in, gptq.groups);
   for (int64_t o = 0; o < gptq.out; ++o) {
     for (int64_t g = 0; g < gptq.groups; ++g) {
@@ -32,28 +33,8 @@ void decode(const Gptq& gptq, DType dtype, const Checkpoint& base, std::byte* we
     for (int64_t k = 0; k < gptq.in; ++k)
       row.q[static_cast<size_t>(k)] =
           static_cast<int16_t>(packed_integer(q + o, gptq.out, k, gptq.bits) - sign);
-    row.write(dtype, gptq.group_size, weight + o * row_bytes(dtype, gptq.in));
-  }
-}
-
-// Each input has a group of its own choice ("act-order").
-void decode_in_any_order(const Gptq& gptq, const Checkpoint& base, float* weight) {
-  const auto* q = base.tensor(gptq.qweight).row<uint32_t>(0);
-  const auto* zeros = base.tensor(gptq.qzeros).row<uint32_t>(0);
-  const int64_t zero_words = gptq.out * gptq.bits / 32;
-  const std::vector<float> scales = floats_of(base.tensor(gptq.scales));
-  const auto groups = input_groups(base, *gptq.g_idx, gptq.in, gptq.groups);
-  std::vector<int> zero(static_cast<size_t>(gptq.groups));
-  for (int64_t o = 0; o < gptq.out; ++o) {
-    for (int64_t g = 0; g < gptq.groups; ++g)
-      zero[static_cast<size_t>(g)] =
-          packed_integer(zeros + g * zero_words, 1, o, gptq.bits) + gptq.zero_offset;
-    for (int64_t k = 0; k < gptq.in; ++k) {
-      const auto g = static_cast<size_t>(groups[static_cast<size_t>(k)]);
-      const int value = packed_integer(q + o, gptq.out, k, gptq.bits) - zero[g];
-      weight[o * gptq.in + k] =
-          static_cast<float>(value) * scales[g * static_cast<size_t>(gptq.out) + static_cast<size_t>(o)];
-    }
+    std::byte* out = weight + o * row_bytes(dtype, gptq.in);
+    in_order ? row.write(dtype, gptq.group_size, out) : row.write(groups, reinterpret_cast<float*>(out));
   }
 }
 
@@ -95,8 +76,7 @@ Recipe gptq_recipe(QuantModule module, const QuantConfig& config) {
   const DType dtype = in_order ? integer_kind(gptq.bits, gptq.group_size, gptq.in) : DType::kF32;
   return module.recipe(gptq.qweight, cat(module.prefix(), ".weight"), dtype, {gptq.out, gptq.in},
                        [gptq, dtype, in_order](const Checkpoint& base, std::byte* weight) {
-                         if (in_order) return decode(gptq, dtype, base, weight);
-                         decode_in_any_order(gptq, base, reinterpret_cast<float*>(weight));
+                         decode(gptq, in_order, dtype, base, weight);
                        });
 }
 

@@ -115,6 +115,13 @@ void IntegerRow::write(DType dtype, int64_t group_size, std::byte* out) const {
   }
 }
 
+void IntegerRow::write(std::span<const int32_t> groups, float* out) const {
+  for (size_t k = 0; k < q.size(); ++k) {
+    const auto group = static_cast<size_t>(groups[k]);
+    out[k] = static_cast<float>(q[k] - zeros[group]) * scales[group];
+  }
+}
+
 std::vector<float> floats_of(ConstTensorView tensor) {
   const auto count = static_cast<size_t>(tensor.rows() * tensor.cols());
   std::vector<float> out(count);

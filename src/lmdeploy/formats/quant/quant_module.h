@@ -78,6 +78,8 @@ struct IntegerRow {
         scales(static_cast<size_t>(num_groups)) {}
   /// As a row of `dtype`, one that integer_kind() gave.
   void write(DType dtype, int64_t group_size, std::byte* out) const;
+  /// As f32, where input k is of group groups[k] ("act-order").
+  void write(std::span<const int32_t> groups, float* out) const;
 };
 
 constexpr std::initializer_list<DType> kScaleTypes = {DType::kF32, DType::kF16, DType::kBF16};

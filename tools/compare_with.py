@@ -3,7 +3,8 @@
 
     compare_with.py MODEL.gguf --peer llama.cpp/build/bin/llama-bench [--rounds 5] [--prompt 512] [--decode 128]
                     [--depth 0] [--threads N] [--dtype auto] [--program build/release/src/lmdeploy/cli/lmdeploy]
-                    [--layer forward] [--max-load 0.3] [--wait 120] [--peer-arguments "-fa 1"]
+                    [--layer forward] [--max-load 0.3] [--wait 120] [--own-arguments "--int8-activations true"]
+                    [--peer-arguments "-fa 1"]
 
 PEER takes llama-bench's arguments (-m MODEL -p PROMPT -n DECODE -d DEPTH -t THREADS -r 1 -o json) and prints its JSON:
 a list of objects with n_prompt, n_gen and avg_ts (tokens a second). Both run with the same number of threads, batch 1.
@@ -109,7 +110,7 @@ def run_own(args: argparse.Namespace) -> dict[str, float]:
         file = Path(folder) / "figures.json"
         output_of([args.program, "bench", "model", args.model, "--prompt", str(args.prompt), "--decode", str(args.decode),
                    "--depth", str(args.depth), "--batch", "1", "--rounds", "1", "--threads", str(args.threads), "--dtype",
-                   args.dtype, "--json", str(file)])
+                   args.dtype, *shlex.split(args.own_arguments), "--json", str(file)])
         return own_rates(json.loads(file.read_text(encoding="utf-8")), args.layer)
 
 
@@ -145,6 +146,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("model", metavar="MODEL.gguf")
     parser.add_argument("--peer", required=True, metavar="PROGRAM")
     parser.add_argument("--peer-arguments", default="", metavar="WORDS")
+    parser.add_argument("--own-arguments", default="", metavar="WORDS")
     parser.add_argument("--program", default="build/release/src/lmdeploy/cli/lmdeploy")
     for flag, default in (("rounds", 5), ("prompt", 512), ("decode", 128), ("depth", 0)):
         parser.add_argument(f"--{flag}", type=count, default=default)

@@ -100,6 +100,144 @@ const std::vector<LimitedFlag>& chat_limited_flags() {
   return flags;
 }
 
+const std::vector<LimitedFlag>& server_limited_flags() {
+  static const std::vector<LimitedFlag> flags = [] {
+    std::vector<LimitedFlag> all = chat_limited_flags();
+    const std::vector<LimitedFlag> more = {
+        {"--meta-instruction",
+         "TEXT",
+         kGeneral,
+         "Accepted for old scripts: clients send their own",
+         {},
+         {},
+         "a system message in the request"},
+        {"--cap",
+         "TEXT",
+         kGeneral,
+         "Accepted for old scripts",
+         {"chat", "completion", "infilling", "python"},
+         {"chat", "completion", "infilling", "python"},
+         ""},
+        {"--generation-config",
+         "TEXT",
+         kGeneral,
+         "Where default sampling values come from (lmdeploy)",
+         {},
+         {"lmdeploy"},
+         "--generation-config lmdeploy"},
+        {"--logprobs-mode",
+         "TEXT",
+         kGeneral,
+         "Log probabilities are always of the model's own logits",
+         {"raw_logits", "raw_logprobs"},
+         {"raw_logprobs"},
+         "--logprobs-mode raw_logprobs"},
+        {"--qos-config-path", "TEXT", kGeneral, "Quotas of users", {}, {}, "--max-concurrent-requests"},
+        {"--proxy-url",
+         "TEXT",
+         kGeneral,
+         "Distributor to register with",
+         {},
+         {},
+         "POST /nodes/add of the distributor"},
+        {"--allowed-media-domains",
+         "TEXT ...",
+         kGeneral,
+         "Where pictures may come from",
+         {},
+         {},
+         "a text model"},
+        {"--vision-max-batch-size", "INT", kEngine, "Pictures at once (1)", {}, {"1"}, "1"},
+        {"--disable-vision-encoder", "", kEngine, "Leave out a model's vision part", {}, {"true"}, ""},
+        {"--enable-return-routed-experts",
+         "",
+         kEngine,
+         "Tell clients which experts ran",
+         {},
+         {},
+         "leave it out: nothing depends on it"},
+        {"--distributed-executor-backend",
+         "TEXT",
+         kEngine,
+         "There is one process",
+         {"uni", "mp", "ray"},
+         {"uni"},
+         "uni"},
+        {"--dllm-unmasking-strategy",
+         "TEXT",
+         kEngine,
+         "Of diffusion models",
+         {},
+         {},
+         "a causal language model"},
+        {"--dllm-denoising-steps", "INT", kEngine, "Of diffusion models", {}, {}, "a causal language model"},
+        {"--dllm-confidence-threshold",
+         "TEXT",
+         kEngine,
+         "Of diffusion models",
+         {},
+         {},
+         "a causal language model"},
+        {"--dp",
+         "INT",
+         kEngine,
+         "Copies of the model (1)",
+         {},
+         {"1"},
+         "several servers behind `lmdeploy serve proxy`"},
+        {"--ep", "INT", kEngine, "GPUs that share the experts (1)", {}, {"1"}, "--ep 1"},
+        {"--enable-microbatch",
+         "",
+         kEngine,
+         "Overlap of experts on several GPUs",
+         {},
+         {},
+         "leave it out: nothing depends on it"},
+        {"--enable-eplb",
+         "",
+         kEngine,
+         "Balance of experts on several GPUs",
+         {},
+         {},
+         "leave it out: nothing depends on it"},
+        {"--role",
+         "TEXT",
+         kEngine,
+         "Part of a split server (Hybrid)",
+         {"Hybrid", "Prefill", "Decode"},
+         {"Hybrid"},
+         "--role Hybrid"},
+        {"--migration-backend",
+         "TEXT",
+         kEngine,
+         "Of a split server",
+         {"DLSlime", "Mooncake"},
+         {},
+         "--role Hybrid"},
+        {"--nnodes", "INT", kEngine, "Machines that share the model (1)", {}, {"1"}, "--nnodes 1"},
+        {"--node-rank", "INT", kEngine, "Which of them this is (0)", {}, {"0"}, "--node-rank 0"},
+        {"--dist-init-addr", "TEXT", kEngine, "Address of the first of them", {}, {}, "--nnodes 1"},
+        {"--kernel-block-size",
+         "INT",
+         kEngine,
+         "Tokens of a block inside kernels (-1)",
+         {},
+         {"-1"},
+         "--cache-block-seq-len"},
+        {"--cudagraph-capture-batch-sizes",
+         "INT ...",
+         kEngine,
+         "Graphs are captured as batches come",
+         {},
+         {},
+         "leave it out: nothing depends on it"},
+    };
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
+  return flags;
+}
+
 int quant_policy_number(const std::string& value) {
   return value == "8" || value == "int8" ? 8 : value == "4" || value == "int4" ? 4 : 0;
 }
@@ -124,11 +262,15 @@ void LimitedFlags::add_to(CLI::App& command, const std::vector<LimitedFlag>& fla
 }
 
 void LimitedFlags::check() const {
-  for (const Given& given : given_)
+  for (const Given& given : given_) {
+    if (given.on && !contains(given.flag->honoured, "true"))
+      throw Error(ErrorCode::kUnsupported,
+                  cat("not supported yet: ", given.flag->name, "; ", given.flag->instead));
     for (const std::string& value : given.values)
       if (!contains(given.flag->honoured, value))
         throw Error(ErrorCode::kUnsupported,
                     cat("not supported yet: ", given.flag->name, " ", value, "; use ", given.flag->instead));
+  }
 }
 
 std::string LimitedFlags::value(const std::string& name) const {

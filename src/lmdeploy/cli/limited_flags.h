@@ -25,6 +25,9 @@ struct LimitedFlag {
 /// The limited flags of `chat`.
 const std::vector<LimitedFlag>& chat_limited_flags();
 
+/// Those of `serve api_server`.
+const std::vector<LimitedFlag>& server_limited_flags();
+
 /// An honoured value of --quant-policy as a number: "int8" or "8" is 8; "" is 0.
 int quant_policy_number(const std::string& value);
 

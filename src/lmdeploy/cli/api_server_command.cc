@@ -1,0 +1,298 @@
+// `lmdeploy serve api_server`: flags, the server, and its life from loading to the last answer.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <thread>
+
+#include "lmdeploy/cli/command.h"
+#include "lmdeploy/cli/engine_arguments.h"
+#include "lmdeploy/cli/integer_range.h"
+#include "lmdeploy/cli/model_arguments.h"
+#include "lmdeploy/cli/progress_bar.h"
+#include "lmdeploy/cli/stop_signals.h"
+#include "lmdeploy/cli/terminal_mode.h"
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/serve/api_server.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
+
+struct ServerFlags {
+  std::string model_path;
+  EngineArguments engine;
+  http::ServerOptions http;
+  ServiceOptions service;
+  bool ssl = false, disable_docs = false, disable_metrics = false;
+  int64_t queue_timeout_s = 0, shutdown_timeout_s = 30, max_body_mib = 64;
+  std::string hf_overrides;
+};
+
+void add_network_flags(CLI::App& command, ServerFlags& flags) {
+  command.add_option("--server-name", flags.http.address, "Address to listen on")->default_str("0.0.0.0");
+  command.add_option("--server-port", flags.http.port, "Port; 0: any free one")
+      ->default_str("23333")
+      ->type_name("INT")
+      ->transform(integer_in(0, 65535));
+  command
+      .add_option("--api-keys", flags.service.api_keys,
+                  "Keys, one of which clients must send; none: nobody is asked")
+      ->delimiter(',');
+  command.add_flag("--ssl", flags.ssl, "TLS with the files named by SSL_CERTFILE and SSL_KEYFILE");
+  command.add_option("--allow-origins", flags.http.cors.origins, "Origins of pages that may use the server")
+      ->default_str("*");
+  command.add_option("--allow-methods", flags.http.cors.methods, "Methods that they may use")
+      ->default_str("*");
+  command.add_option("--allow-headers", flags.http.cors.headers, "Headers that they may send")
+      ->default_str("*");
+  command.add_flag("--allow-credentials", flags.http.cors.credentials, "Whether they may send cookies");
+  command.add_option("--http-threads", flags.http.num_threads, "Threads for connections")
+      ->capture_default_str()
+      ->transform(integer_in(1, 1024));
+  command.add_option("--max-body-mib", flags.max_body_mib, "Largest request")
+      ->capture_default_str()
+      ->transform(integer_in(1, 1 << 20));
+}
+
+void add_service_flags(CLI::App& command, ServerFlags& flags) {
+  ServiceOptions& service = flags.service;
+  command
+      .add_option("--model-name", service.model_names,
+                  "Name of the model for clients, and aliases of it; by default its path")
+      ->delimiter(',');
+  command
+      .add_option("--tool-call-parser", service.parsers.tool_calls,
+                  "How the model writes calls of tools; by default as its chat template says")
+      ->check(CLI::IsMember(tool_parser_names()));
+  command
+      .add_option("--reasoning-parser", service.parsers.reasoning,
+                  "How the model writes its thoughts; by default they stay in the answer")
+      ->check(CLI::IsMember(reasoning_parser_names()));
+  command
+      .add_option("--max-concurrent-requests", service.admission.max_running,
+                  "Requests in the engine at once; more wait. 0: no limit")
+      ->capture_default_str()
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt));
+  command
+      .add_option("--max-waiting-requests", service.admission.max_waiting,
+                  "With it: how many may wait; more get status 503. 0: no limit")
+      ->capture_default_str()
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt));
+  command
+      .add_option("--queue-timeout", flags.queue_timeout_s,
+                  "Seconds a request may wait; then it gets status 503. 0: no limit")
+      ->capture_default_str()
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt / 1000));
+  command
+      .add_option("--shutdown-timeout", flags.shutdown_timeout_s, "Seconds that running requests get to end")
+      ->capture_default_str()
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt / 1000));
+  command
+      .add_option("--max-log-len", service.max_log_len,
+                  "Characters of prompts in the log (level INFO); none by default")
+      ->type_name("INT")
+      ->transform(integer_in(0, kMaxInt));
+  command.add_flag("--disable-fastapi-docs", flags.disable_docs,
+                   "No pages that describe the interface, no openapi.json");
+  command.add_flag("--disable-metrics", flags.disable_metrics, "No /metrics");
+  command.add_flag("--open-metrics", service.open_metrics, "/metrics without an API key");
+  command.add_flag("--allow-terminate-by-client", service.allow_terminate, "GET /terminate ends the server");
+  command.add_flag("--enable-abort-handling", service.enable_abort,
+                   "POST /abort_request ends running requests");
+}
+
+void add_more_engine_flags(CLI::App& command, ServerFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Engine arguments");
+  };
+  PipelineConfig& config = flags.engine.config;
+  add("--cache-block-seq-len", config.cache_block_seq_len, "Tokens in a block of keys and values")
+      ->default_str("64")
+      ->transform(integer_in(1, kMaxInt));
+  add("--max-prefill-token-num", config.max_prefill_token_num, "Most prompt tokens in a step")
+      ->default_str("8192")
+      ->transform(integer_in(1, kMaxInt));
+  add("--num-tokens-per-iter", config.num_tokens_per_iter, "Prompt tokens in a step; 0: as many as allowed")
+      ->default_str("0")
+      ->transform(integer_in(0, kMaxInt));
+  add("--max-prefill-iters", config.max_prefill_iters, "Steps that a prompt is spread over")
+      ->default_str("1")
+      ->transform(integer_in(1, kMaxInt));
+  add("--hf-overrides", flags.hf_overrides, "JSON object merged over the checkpoint's config.json");
+}
+
+std::string environment_file(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before other threads start
+  if (value == nullptr || *value == '\0')
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("--ssl: the environment variable ", name, " is not set; it names a PEM file"));
+  return value;
+}
+
+/// What the flags say, in the terms of the server. Throws Error.
+void complete(ServerFlags& flags, const Console& console) {
+  flags.engine.apply(console);
+  PipelineConfig& config = flags.engine.config;
+  config.model_path = flags.model_path;
+  if (!flags.engine.chat_template.empty())
+    config.chat_template = read_chat_template(flags.engine.chat_template);
+  if (!flags.hf_overrides.empty()) {
+    const Json overrides = parse_json(flags.hf_overrides, "--hf-overrides");
+    if (!overrides.is_object())
+      throw Error(ErrorCode::kInvalidArgument,
+                  cat("--hf-overrides: found ", json_kind(overrides), "; expected an object"));
+    config.hf_overrides = overrides.get_object();
+  }
+  flags.service.parsers.validate();
+  if (flags.service.model_names.empty()) flags.service.model_names = {flags.model_path};
+  std::erase(flags.service.api_keys, "");
+  flags.service.show_docs = !flags.disable_docs;
+  flags.service.enable_metrics = !flags.disable_metrics;
+  flags.service.admission.timeout = std::chrono::seconds(flags.queue_timeout_s);
+  // A limit on those who wait means nothing without one on those who run.
+  if (flags.service.admission.max_running == 0 &&
+      (flags.service.admission.max_waiting > 0 || flags.queue_timeout_s > 0))
+    flags.service.admission.max_running = config.max_batch_size.value_or(128);
+  flags.http.max_body_bytes = static_cast<size_t>(flags.max_body_mib) << 20;
+  if (flags.ssl)
+    flags.http.tls = http::TlsFiles{environment_file("SSL_CERTFILE"), environment_file("SSL_KEYFILE")};
+}
+
+/// Each connection takes one, and so do the files of the model.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// Loads the model on a thread of its own, so that signals are heard meanwhile.
+class Loader {
+ public:
+  Loader(const PipelineConfig& config, Service& service, const StopSignals& signals, const Console& console)
+      : thread_([this, config, &service, &signals, &console] {
+          try {
+            load(config, service, console);
+          } catch (...) {
+            failure_ = std::current_exception();
+          }
+          done_ = true;
+          signals.wake();
+        }) {}
+  ~Loader() { thread_.join(); }
+
+  bool done() const { return done_; }
+  /// After done(). Throws what kept the model from being loaded.
+  const std::shared_ptr<Pipeline>& pipeline() const {
+    if (failure_) std::rethrow_exception(failure_);
+    return pipeline_;
+  }
+
+ private:
+  void load(PipelineConfig config, Service& service, const Console& console) {
+    config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
+    ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
+    config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+    pipeline_ = std::make_shared<Pipeline>(config);
+    service.set_ready(pipeline_);
+  }
+
+  std::shared_ptr<Pipeline> pipeline_;
+  std::exception_ptr failure_;
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
+  const char* scheme = flags.ssl ? "https" : "http";
+  const bool color = isatty(STDOUT_FILENO) != 0;
+  for (int i = 0; i < 3; ++i)
+    out << (color ? "\033[96m\033[1m" : "") << "HINT:    Please open " << scheme << "://"
+        << flags.http.address << ":" << port << " in a browser for detailed api usage!!!"
+        << (color ? "\033[0m" : "") << std::endl;
+}
+
+int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }
+
+/// Running requests get their time; a second signal ends everything at once.
+void drain(ApiServer& server, StopSignals& signals, const ServerFlags& flags, int first_signal,
+           const Console& console) {
+  std::atomic<bool> drained = false;
+  std::thread waiter([&] {
+    if (!server.drain(std::chrono::seconds(flags.shutdown_timeout_s)))
+      console.err << "lmdeploy: requests that did not end within --shutdown-timeout are cut off" << std::endl;
+    drained = true;
+    signals.wake();
+  });
+  while (!drained)
+    if (const int signal = signals.wait(); signal != 0 && !drained)
+      _exit(128 + (first_signal == 0 ? signal : first_signal));
+  waiter.join();
+}
+
+int run_server(ServerFlags& flags, const CommandContext& context) {
+  const Console& console = context.console;
+  set_log_level(chosen_log_level(flags.engine.log_level, context.environment, "WARNING"));
+  complete(flags, console);
+  allow_many_files();
+  StopSignals signals;
+  std::atomic<bool> stop_asked = false;
+  flags.service.terminate = [&] {
+    stop_asked = true;
+    signals.wake();
+  };
+  ApiServer server(flags.http, flags.service);
+  auto loader = std::make_unique<Loader>(flags.engine.config, server.service(), signals, console);
+  int signal = 0;
+  bool announced = false;
+  while (signal == 0 && !stop_asked) {
+    signal = signals.wait();
+    if (signal != 0 && !loader->done())
+      _exit(128 + signal);  // nothing is lost, and loading cannot be interrupted
+    if (!loader->done() || announced) continue;
+    loader->pipeline();
+    print_hint(flags, server.port(), console.out);
+    announced = true;
+  }
+  const std::shared_ptr<Pipeline> pipeline = loader->pipeline();
+  server.service().set_state(ServiceState::kStopping);
+  drain(server, signals, flags, signal, console);
+  server.stop();
+  pipeline->close();
+  return exit_code(signal);
+}
+
+}  // namespace
+
+void add_api_server_command(CLI::App& serve, CommandContext& context) {
+  CLI::App& command = *serve.add_subcommand("api_server", "OpenAI-compatible server");
+  const auto flags = std::make_shared<ServerFlags>();
+  flags->http.address = "0.0.0.0";
+  flags->http.port = 23333;
+  command
+      .add_option("model_path", flags->model_path,
+                  "Model folder or .gguf file, or a model of the hub: org/name, org/name/file.gguf")
+      ->required()
+      ->type_name("PATH");
+  add_network_flags(command, *flags);
+  add_service_flags(command, *flags);
+  flags->engine.add_to(command, server_limited_flags(), "WARNING");
+  add_more_engine_flags(command, *flags);
+  command.callback(
+      [&context, flags] { context.run = [&context, flags] { return run_server(*flags, context); }; });
+}
+
+}  // namespace lmdeploy

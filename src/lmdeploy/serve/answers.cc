@@ -1,0 +1,101 @@
+#include "lmdeploy/serve/answers.h"
+
+#include <utility>
+
+namespace lmdeploy {
+namespace {
+
+/// The prompt does not fit: a stream's only piece says so.
+std::optional<ApiErrorInfo> error_of(const Response& piece) {
+  if (!piece.error_code) return std::nullopt;
+  ApiErrorInfo info = to_api_error(*piece.error_code, piece.error_message);
+  if (piece.finish_reason == FinishReason::kLength) {
+    info.code = "context_length_exceeded";
+    info.param = "messages";
+  }
+  return info;
+}
+
+}  // namespace
+
+Answer::Answer(std::unique_ptr<ResponseStream> stream, std::optional<OutputParser> parser,
+               RequestRecord record)
+    : stream_(std::move(stream)), parser_(std::move(parser)), record_(std::move(record)) {}
+
+std::optional<AnswerPiece> Answer::poll() {
+  std::optional<Response> piece = stream_->next(std::chrono::milliseconds(0));
+  if (!piece) return std::nullopt;
+  counts_ = {piece->input_token_len, piece->cached_tokens, piece->generate_token_len};
+  AnswerPiece out;
+  out.text = parse(*piece);
+  out.token_ids = std::move(piece->token_ids);
+  out.logprobs = std::move(piece->logprobs);
+  out.finish = piece->finish_reason;
+  out.error = error_of(*piece);
+  has_tool_calls_ = has_tool_calls_ || !out.text.tool_calls.empty();
+  record_.progress(counts_.prompt_tokens, counts_.cached_tokens, counts_.generated_tokens);
+  if (out.finish != FinishReason::kNone) record_.finish(out.finish);
+  return out;
+}
+
+OutputDelta Answer::parse(Response& piece) {
+  OutputDelta delta;
+  if (!parser_) {
+    delta.content = std::move(piece.text);
+    return delta;
+  }
+  delta = parser_->push(piece.text);
+  if (piece.finish_reason == FinishReason::kNone) return delta;
+  OutputDelta rest = parser_->finish();
+  delta.content += rest.content;
+  delta.reasoning_content += rest.reasoning_content;
+  for (ToolCallDelta& call : rest.tool_calls) delta.tool_calls.push_back(std::move(call));
+  return delta;
+}
+
+void Answers::add(Answer answer) {
+  answers_.push_back(std::move(answer));
+  answers_.back().set_notify([signal = signal_] { signal.set(); });
+}
+
+void Answers::check_abort() {
+  if (abort_ == nullptr || !abort_->is_set()) return;
+  abort_.reset();
+  for (Answer& answer : answers_) answer.cancel();
+}
+
+std::optional<AnswerPiece> Answers::poll() {
+  check_abort();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const size_t index = turn_++ % answers_.size();
+    if (answers_[index].finished()) continue;
+    std::optional<AnswerPiece> piece = answers_[index].poll();
+    if (!piece) continue;
+    piece->index = index;
+    return piece;
+  }
+  return std::nullopt;
+}
+
+http::Task<std::optional<AnswerPiece>> Answers::next() {
+  if (first_) co_return std::exchange(first_, std::nullopt);
+  while (true) {
+    if (std::optional<AnswerPiece> piece = poll()) co_return piece;
+    bool all_finished = true;
+    for (const Answer& answer : answers_) all_finished = all_finished && answer.finished();
+    if (all_finished) co_return std::nullopt;
+    co_await exchange_.wait(signal_);
+  }
+}
+
+http::Task<> Answers::wait_for_first(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!(first_ = poll())) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0 || !co_await exchange_.wait(signal_, left)) co_return;
+  }
+  if (first_->error) throw ApiError(*first_->error);
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,119 @@
+#include "lmdeploy/serve/api_error.h"
+
+#include "lmdeploy/http/exchange.h"
+
+namespace lmdeploy {
+namespace {
+
+std::string usual_code(int status) {
+  switch (status) {
+    case 401:
+      return "invalid_api_key";
+    case 404:
+      return "not_found";
+    case 405:
+      return "method_not_allowed";
+    case 408:
+      return "request_timeout";
+    case 409:
+      return "request_conflict";
+    case 413:
+      return "request_too_large";
+    case 415:
+      return "unsupported_media_type";
+    case 499:
+      return "request_cancelled";
+    case 501:
+      return "unsupported_feature";
+    case 503:
+      return "engine_unavailable";
+    default:
+      return status < 500 ? "invalid_request" : "internal_error";
+  }
+}
+
+std::string error_type(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 404) return "not_found_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+std::string field_of(const std::string& message) {
+  constexpr std::string_view kPrefix = "gen_config.";
+  if (!message.starts_with(kPrefix)) return {};
+  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", kPrefix.size());
+  return message.substr(kPrefix.size(), end == std::string::npos ? end : end - kPrefix.size());
+}
+
+int status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kInvalidData:
+    case ErrorCode::kUnsupported:
+      return 400;
+    case ErrorCode::kNotFound:
+      return 404;
+    case ErrorCode::kBusy:
+      return 409;
+    case ErrorCode::kResourceExhausted:
+    case ErrorCode::kClosed:
+      return 503;
+    case ErrorCode::kIo:
+    case ErrorCode::kInternal:
+      return 500;
+  }
+  return 500;
+}
+
+}  // namespace
+
+void refuse_field(const std::string& param, const std::string& message) {
+  throw ApiError({400, message, param, {}});
+}
+
+ApiErrorInfo to_api_error(ErrorCode code, const std::string& message) {
+  ApiErrorInfo info{status_of(code), message, field_of(message), {}};
+  if (code == ErrorCode::kUnsupported) info.code = "unsupported_feature";
+  if (info.status == 503) info.retry_after_s = 1;
+  return info;
+}
+
+ApiErrorInfo current_api_error() {
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return error.info();
+  } catch (const Error& error) {
+    return to_api_error(error.code(), error.what());
+  } catch (const std::exception& error) {
+    return {500, describe(error), {}, {}};
+  }
+}
+
+JsonObject error_object(const ApiErrorInfo& info) {
+  JsonObject error;
+  error["message"] = info.message;
+  error["type"] = error_type(info.status);
+  error["param"] = info.param.empty() ? Json(nullptr) : Json(info.param);
+  error["code"] = info.code.empty() ? usual_code(info.status) : info.code;
+  return error;
+}
+
+http::Response error_response(const ApiErrorInfo& info) {
+  JsonObject body;
+  JsonObject error = error_object(info);
+  body["object"] = "error";
+  body["message"] = info.message;
+  body["type"] = error["type"];
+  body["param"] = error["param"];
+  body["code"] = info.status;
+  body["error"] = std::move(error);
+  http::Response response;
+  response.status = info.status;
+  response.body = to_json_text(body);
+  if (info.status == 401) response.headers.add("WWW-Authenticate", "Bearer");
+  if (info.retry_after_s > 0) response.headers.add("Retry-After", std::to_string(info.retry_after_s));
+  return response;
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,43 @@
+// What a client is told when its request fails: OpenAI's nested object, and LMDeploy's flat keys beside it.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "lmdeploy/core/error.h"
+#include "lmdeploy/core/json.h"
+#include "lmdeploy/http/message.h"
+
+namespace lmdeploy {
+
+struct ApiErrorInfo {
+  int status = 400;
+  std::string message;
+  std::string param;  // the request's field; empty: null
+  std::string code;   // "model_not_found", ...; empty: the status's usual one
+  int retry_after_s = 0;
+};
+
+/// Thrown by whatever reads or runs a request.
+class ApiError : public std::runtime_error {
+ public:
+  explicit ApiError(ApiErrorInfo info) : std::runtime_error(info.message), info_(std::move(info)) {}
+  const ApiErrorInfo& info() const { return info_; }
+
+ private:
+  ApiErrorInfo info_;
+};
+
+/// 400 that names the field.
+[[noreturn]] void refuse_field(const std::string& param, const std::string& message);
+
+/// The status of each ErrorCode; a message that begins with "gen_config.NAME" names its field.
+ApiErrorInfo to_api_error(ErrorCode code, const std::string& message);
+/// Of the exception that is being handled.
+ApiErrorInfo current_api_error();
+
+JsonObject error_object(const ApiErrorInfo& info);
+/// {"error": {...}, "object": "error", "message", "code", ...}
+http::Response error_response(const ApiErrorInfo& info);
+
+}  // namespace lmdeploy

@@ -1,0 +1,90 @@
+#include "lmdeploy/serve/api_server.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/serve/api_error.h"
+#include "lmdeploy/serve/api_keys.h"
+#include "lmdeploy/serve/routes.h"
+
+namespace lmdeploy {
+namespace {
+
+/// Throws ApiError: 404 that names the path, or 405 with the methods that there are.
+const Route& find_route(const http::Request& request) {
+  std::string methods;
+  for (const Route& route : routes()) {
+    if (route.path != request.url.path) continue;
+    if (request.method == route.method ||
+        (request.method == "HEAD" && std::string_view(route.method) == "GET"))
+      return route;
+    methods += (methods.empty() ? "" : ", ") + std::string(route.method);
+  }
+  if (!methods.empty())
+    throw ApiError({405, cat(request.method, " ", request.url.path, ": expected ", methods), {}, {}});
+  throw ApiError(
+      {404, cat("there is no ", request.url.path, " here; /openapi.json lists what there is"), {}, {}});
+}
+
+void log_access(const http::AccessRecord& record) {
+  LMD_LOG(kInfo, record.client, " \"", record.method, " ", record.target, "\" ", record.status, " ",
+          record.bytes, " bytes ", fmt::format("{:.1f}", record.seconds * 1e3), " ms ", record.id);
+}
+
+}  // namespace
+
+ApiServer::ApiServer(http::ServerOptions http_options, ServiceOptions options)
+    : service_(std::move(options)) {
+  server_ = std::make_unique<http::Server>(
+      std::move(http_options), [this](http::Exchange& exchange) { return handle(exchange); },
+      [](int status, const std::string& message) {
+        return error_response({status, message, {}, {}});
+      },
+      log_access);
+}
+
+ApiServer::~ApiServer() { stop(); }
+
+http::Task<> ApiServer::handle(http::Exchange& exchange) {
+  std::optional<ApiErrorInfo> failure;
+  try {
+    co_await dispatch(exchange);
+  } catch (const http::ClientGone&) {
+    throw;
+  } catch (...) {
+    failure = current_api_error();
+  }
+  if (!failure) co_return;
+  if (exchange.answered()) throw Error(ErrorCode::kInternal, failure->message);
+  if (failure->status >= 500 && failure->status != 503)
+    LMD_LOG(kError, exchange.request().method, " ", exchange.request().url.path, " (", exchange.request().id,
+            "): ", failure->message);
+  co_await exchange.respond(error_response(*failure));
+}
+
+http::Task<> ApiServer::dispatch(http::Exchange& exchange) {
+  const http::Request& request = exchange.request();
+  const Route* route = nullptr;
+  std::optional<ApiErrorInfo> unknown;
+  try {
+    route = &find_route(request);
+  } catch (const ApiError& error) {
+    unknown = error.info();
+  }
+  const bool open =
+      route != nullptr && (route->access == Access::kOpen ||
+                           (service_.options().open_metrics && std::string_view(route->path) == "/metrics"));
+  if (!open) check_api_key(request, service_.options().api_keys);
+  if (unknown) throw ApiError(*unknown);
+  if (const auto* answer = std::get_if<0>(&route->handle))
+    co_await exchange.respond((*answer)(service_, request));
+  else
+    co_await std::get<1>(route->handle)(service_, exchange);
+}
+
+bool ApiServer::drain(std::chrono::milliseconds timeout) { return server_->drain(timeout); }
+
+void ApiServer::stop() { server_->stop(); }
+
+}  // namespace lmdeploy

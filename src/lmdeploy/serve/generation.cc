@@ -1,0 +1,73 @@
+#include "lmdeploy/serve/generation.h"
+
+#include <ctime>
+
+#include "lmdeploy/serve/sse.h"
+
+namespace lmdeploy {
+
+JsonObject Generation::usage(size_t answers_per_prompt) const {
+  int64_t prompt = 0, cached = 0, generated = 0;
+  for (size_t i = 0; i < answers_->size(); ++i) {
+    const AnswerCounts& counts = (*answers_)[i].counts();
+    generated += counts.generated_tokens;
+    if (i % answers_per_prompt != 0) continue;
+    prompt += counts.prompt_tokens;
+    cached += counts.cached_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", JsonObject{{"cached_tokens", cached}}}};
+}
+
+http::Task<Generation> start_generation(Service& service, http::Exchange& exchange,
+                                        GenerationRequest request) {
+  Admission::Place place = co_await service.admission().enter(exchange);
+  std::shared_ptr<Pipeline> pipeline = service.pipeline();
+  auto answers = std::make_unique<Answers>(exchange);
+  RequestRegistry::Entry entry = service.requests().add(request.session_id, answers->signal());
+  for (std::vector<int>& prompt : request.prompts)
+    for (int choice = 0; choice < request.gen_config.n; ++choice) {
+      std::optional<OutputParser> parser;
+      if (request.parser) parser.emplace(*request.parser);
+      answers->add(Answer(pipeline->submit(prompt, request.gen_config.choice(choice)), std::move(parser),
+                          RequestRecord(service.metrics())));
+    }
+  answers->set_abort(entry.abort_switch());
+  co_return Generation(std::move(place), std::move(entry), std::move(pipeline), std::move(answers));
+}
+
+http::Task<> read_answers(Answers& answers, std::function<void(AnswerPiece&)> take) {
+  while (std::optional<AnswerPiece> piece = co_await answers.next()) {
+    if (piece->error) throw ApiError(*piece->error);
+    take(*piece);
+  }
+}
+
+http::Task<> stream_answers(http::Exchange& exchange, Answers& answers,
+                            std::function<std::string(AnswerPiece&)> event,
+                            std::function<std::string()> last) {
+  co_await answers.wait_for_first(kFirstPiecePatience);
+  co_await exchange.begin_stream(sse_head());
+  bool failed = false;
+  while (!failed) {
+    std::optional<AnswerPiece> piece = co_await answers.next();
+    if (!piece) break;
+    failed = piece->error.has_value();
+    const std::string bytes = failed ? sse_error(*piece->error) : event(*piece);
+    co_await exchange.write(bytes);
+  }
+  const std::string end = (failed ? "" : last()) + kDoneEvent;
+  co_await exchange.write(end);
+  co_await exchange.finish();
+}
+
+int64_t unix_time() { return static_cast<int64_t>(std::time(nullptr)); }
+
+std::string finish_name(FinishReason reason, bool has_tool_calls) {
+  if (reason == FinishReason::kStop && has_tool_calls) return "tool_calls";
+  return std::string(to_string(reason));
+}
+
+}  // namespace lmdeploy

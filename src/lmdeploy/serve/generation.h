@@ -1,0 +1,68 @@
+// From a checked request to running answers: what every generating route does.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdeploy/serve/answers.h"
+#include "lmdeploy/serve/service.h"
+
+namespace lmdeploy {
+
+/// Everything that keeps one request running, in the order in which it is taken; given back the other way
+/// round.
+class Generation {
+ public:
+  Generation(Admission::Place place, RequestRegistry::Entry entry, std::shared_ptr<Pipeline> pipeline,
+             std::unique_ptr<Answers> answers)
+      : place_(std::move(place)),
+        entry_(std::move(entry)),
+        pipeline_(std::move(pipeline)),
+        answers_(std::move(answers)) {}
+
+  Answers& answers() { return *answers_; }
+  const Answers& answers() const { return *answers_; }
+  const Pipeline& pipeline() const { return *pipeline_; }
+  int64_t session_id() const { return entry_.id(); }
+  /// Prompt tokens once for each prompt (its answers share them), generated ones of all answers.
+  JsonObject usage(size_t answers_per_prompt = 1) const;
+
+ private:
+  Admission::Place place_;
+  RequestRegistry::Entry entry_;
+  std::shared_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Answers> answers_;
+};
+
+struct GenerationRequest {
+  std::vector<std::vector<int>> prompts;  // each gives gen_config.n answers, which stand side by side
+  GenerationConfig gen_config;
+  std::optional<OutputParserOptions> parser;
+  int64_t session_id = -1;
+};
+
+/// Waits for its turn, then starts all answers. Throws ApiError, before anything runs, for what cannot be
+/// served.
+http::Task<Generation> start_generation(Service& service, http::Exchange& exchange,
+                                        GenerationRequest request);
+
+/// Hands each piece to `take`. Throws the ApiError of an answer that fails.
+http::Task<> read_answers(Answers& answers, std::function<void(AnswerPiece&)> take);
+
+/// Streams what `event` makes of each piece (nothing: nothing is sent), then what `last` gives, then [DONE].
+/// An answer that fails before anything is sent is thrown; later an error event ends the stream.
+http::Task<> stream_answers(http::Exchange& exchange, Answers& answers,
+                            std::function<std::string(AnswerPiece&)> event,
+                            std::function<std::string()> last);
+
+/// The first words of an answer within this time decide between an error status and a stream.
+inline constexpr std::chrono::milliseconds kFirstPiecePatience{5000};
+
+/// Unix time in seconds.
+int64_t unix_time();
+/// "stop", "length", ...; "tool_calls" for a stop after calls.
+std::string finish_name(FinishReason reason, bool has_tool_calls);
+
+}  // namespace lmdeploy

@@ -1,0 +1,201 @@
+#include "lmdeploy/serve/openai/chat_request.h"
+
+#include <array>
+#include <limits>
+
+#include "lmdeploy/serve/api_error.h"
+#include "lmdeploy/serve/sampling_fields.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+
+const Fields& own_fields() {
+  static const Fields fields = {
+      {"model", FieldType::kString, "Name of the model; with one model it may be left out"},
+      {"messages", FieldType::kTextOrMessages, "The conversation; a text goes to the model as it is", true},
+      {"n", FieldType::kInteger, "Answers", false, 1, 128, false, "1"},
+  };
+  return fields;
+}
+
+const Fields& more_fields() {
+  static const Fields fields = {
+      {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
+      {"stream_options", FieldType::kObject, "{\"include_usage\": true}: a last piece with the counts"},
+      {"logprobs", FieldType::kBool, "Log probabilities of the answer's tokens", false, -kAny, kAny, false,
+       "false"},
+      {"top_logprobs", FieldType::kInteger, "Alternatives at each token, with logprobs", false, 0, 20},
+      {"tools", FieldType::kArray, "Functions that the model may call"},
+      {"tool_choice", FieldType::kAny,
+       "none, auto, or {\"type\": \"function\", \"function\": {\"name\": ...}}"},
+      {"parallel_tool_calls", FieldType::kBool, "false: one call at most", false, -kAny, kAny, false, "true"},
+      {"reasoning_effort",
+       FieldType::kString,
+       "How long to think, for the chat template",
+       false,
+       -kAny,
+       kAny,
+       false,
+       "null",
+       {"none", "minimal", "low", "medium", "high", "xhigh", "max"}},
+      {"enable_thinking", FieldType::kBool, "Old spelling of chat_template_kwargs.enable_thinking"},
+      {"chat_template_kwargs", FieldType::kObject, "More variables for the chat template"},
+      {"add_generation_prompt", FieldType::kBool, "Open the assistant's turn", false, -kAny, kAny, false,
+       "true"},
+      {"continue_final_message", FieldType::kBool, "The answer goes on inside the last message", false, -kAny,
+       kAny, false, "false"},
+      {"do_preprocess", FieldType::kBool, "false: a text goes to the model as it is", false, -kAny, kAny,
+       false, "true"},
+      {"return_token_ids", FieldType::kBool, "Adds gen_tokens to answers", false, -kAny, kAny, false,
+       "false"},
+      {"user", FieldType::kString, "Accepted, not used"},
+  };
+  return fields;
+}
+
+void read_stream(const Body& body, ChatRequest& request) {
+  request.stream = body.flag("stream", false);
+  const Json* options = body.find("stream_options");
+  if (options == nullptr) return;
+  static const Fields fields = {{"include_usage", FieldType::kBool, "A last piece with the counts"}};
+  check_fields(options->as_object(), fields, "stream_options.");
+  const Json* usage = options->get_object().if_contains("include_usage");
+  request.include_usage = usage != nullptr && usage->is_bool() && usage->get_bool();
+}
+
+void read_logprobs(const Body& body, ChatRequest& request) {
+  request.logprobs = body.flag("logprobs", false);
+  request.num_top_logprobs = static_cast<int>(body.integer("top_logprobs", 0));
+  if (!request.logprobs && request.num_top_logprobs > 0)
+    refuse_field("top_logprobs", "top_logprobs: needs logprobs to be true");
+  if (request.logprobs) request.generation.gen_config.logprobs = request.num_top_logprobs;
+}
+
+/// The name in {"type": "function", "function": {"name": ...}}, or in the function itself.
+std::string function_name(const Json& tool, const std::string& param) {
+  const JsonObject* object = tool.if_object();
+  const Json* function = object == nullptr ? nullptr : object->if_contains("function");
+  if (function != nullptr) object = function->if_object();
+  const Json* name = object == nullptr ? nullptr : object->if_contains("name");
+  if (name == nullptr || !name->is_string())
+    refuse_field(param, cat(param, ": expected {\"type\": \"function\", \"function\": {\"name\": ...}}"));
+  return std::string(name->get_string());
+}
+
+Json chosen_tools(const JsonArray& tools, const Json& choice) {
+  const std::string wanted = function_name(choice, "tool_choice");
+  for (const Json& tool : tools)
+    if (function_name(tool, "tools") == wanted) return JsonArray{tool};
+  refuse_field("tool_choice", cat("tool_choice: there is no function \"", wanted, "\" in tools"));
+}
+
+/// Null: the model is told of none.
+Json read_tools(const Body& body) {
+  const Json* tools = body.find("tools");
+  const Json* choice = body.find("tool_choice");
+  const bool none = tools == nullptr || tools->as_array().empty();
+  if (!none)
+    for (size_t i = 0; i < tools->get_array().size(); ++i)
+      function_name(tools->get_array()[i], cat("tools[", i, "]"));
+  if (choice == nullptr) return none ? Json(nullptr) : *tools;
+  if (choice->is_object()) {
+    if (none) refuse_field("tool_choice", "tool_choice: names a function, but there are no tools");
+    return chosen_tools(tools->get_array(), *choice);
+  }
+  const std::string word = choice->is_string() ? std::string(choice->get_string()) : "";
+  if (word != "none" && word != "auto" && word != "required")
+    refuse_field("tool_choice", cat("tool_choice: found ", to_json_text(*choice),
+                                    "; expected none, auto, required or a function"));
+  if (word == "required")
+    refuse_field("tool_choice", "tool_choice: required is not supported yet; use auto, or name a function");
+  return none || word == "none" ? Json(nullptr) : *tools;
+}
+
+/// Of OpenAI's newer models; older templates know it as system.
+Json with_known_roles(const Json& messages) {
+  Json known = messages;
+  if (JsonArray* array = known.if_array())
+    for (Json& message : *array) {
+      Json* role = message.as_object().if_contains("role");
+      if (role != nullptr && role->is_string() && role->get_string() == "developer") *role = "system";
+    }
+  return known;
+}
+
+void read_prompt(const Body& body, ChatRequest& request) {
+  const Json& messages = *body.find("messages");
+  request.options.do_preprocess = body.flag("do_preprocess", true);
+  if (messages.is_string()) {
+    request.options.do_preprocess = false;
+    request.prompt = std::string(messages.get_string());
+    return;
+  }
+  if (!request.options.do_preprocess)
+    refuse_field("do_preprocess", "do_preprocess: false needs messages to be a string");
+  if (messages.get_array().empty())
+    refuse_field("messages", "messages: the array is empty; expected at least one message");
+  request.prompt = with_known_roles(messages);
+}
+
+void read_template_options(const Body& body, ChatRequest& request) {
+  RunOptions& options = request.options;
+  options.continue_final_message = body.flag("continue_final_message", false);
+  options.add_generation_prompt = body.flag("add_generation_prompt", !options.continue_final_message);
+  if (options.continue_final_message && options.add_generation_prompt)
+    refuse_field("continue_final_message",
+                 "continue_final_message and add_generation_prompt exclude each other");
+  if (const Json* extra = body.find("chat_template_kwargs")) options.template_extra = extra->as_object();
+  if (const Json* thinking = body.find("enable_thinking"))
+    if (!options.template_extra.contains("enable_thinking"))
+      options.template_extra["enable_thinking"] = *thinking;
+  if (const Json* effort = body.find("reasoning_effort"))
+    options.template_extra["reasoning_effort"] = *effort;
+}
+
+bool thinks(const JsonObject& extra) {
+  const Json* value = extra.if_contains("enable_thinking");
+  return value == nullptr || !value->is_bool() || value->get_bool();
+}
+
+}  // namespace
+
+const Fields& chat_fields() {
+  static const Fields fields = own_fields() + sampling_fields() + more_fields();
+  return fields;
+}
+
+ChatRequest read_chat_request(const http::Request& http_request, const Service& service) {
+  const Body body(http_request, {});
+  ChatRequest request;
+  static const Fields model = {own_fields()[0]};
+  check_fields(body.object(), model);
+  request.model = service.checked_model(body);
+  check_fields(body.object(), chat_fields());
+  request.generation.gen_config = read_generation_config(body, {});
+  request.generation.gen_config.n = static_cast<int>(body.integer("n", 1));
+  request.generation.session_id = body.integer("session_id", -1);
+  read_stream(body, request);
+  read_logprobs(body, request);
+  read_prompt(body, request);
+  read_template_options(body, request);
+  request.options.tools = read_tools(body);
+  request.generation.parser = service.parser_options(request.options.tools);
+  if (request.generation.parser) {
+    request.generation.parser->enable_thinking = thinks(request.options.template_extra);
+    request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
+  }
+  request.one_call = !body.flag("parallel_tool_calls", true);
+  request.return_token_ids = body.flag("return_token_ids", false);
+  return request;
+}
+
+void encode_prompt(ChatRequest& request, const Pipeline& pipeline) {
+  PromptPreview prompt = pipeline.preview(request.prompt, request.options);
+  if (request.generation.parser)
+    request.generation.parser->prompt_opens_thought = prompt_opens_thought(prompt.text);
+  request.generation.prompts.push_back(std::move(prompt.token_ids));
+}
+
+}  // namespace lmdeploy

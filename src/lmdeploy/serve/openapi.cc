@@ -1,0 +1,72 @@
+// GET /openapi.json, made from the table of routes.
+#include "lmdeploy/serve/api_error.h"
+#include "lmdeploy/serve/routes.h"
+
+namespace lmdeploy {
+namespace {
+
+const Fields& error_fields() {
+  static const Fields fields = {{"error", FieldType::kObject, "message, type, param, code", true},
+                                {"object", FieldType::kString, "\"error\"", true},
+                                {"message", FieldType::kString, "What is wrong", true},
+                                {"code", FieldType::kInteger, "The status", true}};
+  return fields;
+}
+
+Json reference(const std::string& name) { return JsonObject{{"$ref", "#/components/schemas/" + name}}; }
+
+JsonObject json_content(Json schema) {
+  return {{"application/json", JsonObject{{"schema", std::move(schema)}}}};
+}
+
+JsonObject operation(const Route& route) {
+  std::string id = std::string(route.method) + route.path;
+  for (char& c : id)
+    if (c == '/' || c == '.') c = '_';
+  const JsonObject error{{"description", "An error"}, {"content", json_content(reference("ErrorResponse"))}};
+  JsonObject answers{{"200", JsonObject{{"description", "OK"}}}, {"default", error}};
+  JsonObject operation{{"summary", route.summary}, {"operationId", id}, {"responses", std::move(answers)}};
+  if (route.fields != nullptr)
+    operation["requestBody"] =
+        JsonObject{{"required", true}, {"content", json_content(reference(route.body_name))}};
+  operation["security"] = route.access == Access::kOpen
+                              ? JsonArray()
+                              : JsonArray{JsonObject{{"bearer", JsonArray()}}, JsonObject()};
+  return operation;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return text;
+}
+
+JsonObject document() {
+  JsonObject paths, schemas{{"ErrorResponse", json_schema_of(error_fields())}};
+  for (const Route& route : routes()) {
+    Json& path = paths[route.path];
+    if (!path.is_object()) path = JsonObject();
+    path.get_object()[lower(route.method)] = operation(route);
+    if (route.fields != nullptr) schemas[route.body_name] = json_schema_of(route.fields());
+  }
+  return {{"openapi", "3.1.0"},
+          {"info", JsonObject{{"title", "LMDeploy"}, {"version", LMDEPLOY_VERSION}}},
+          {"paths", std::move(paths)},
+          {"components",
+           JsonObject{{"schemas", std::move(schemas)},
+                      {"securitySchemes",
+                       JsonObject{{"bearer", JsonObject{{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+}
+
+}  // namespace
+
+http::Response openapi_document(Service& service, const http::Request&) {
+  if (!service.options().show_docs)
+    throw ApiError(
+        {404, "the description is off: the server was started with --disable-fastapi-docs", {}, {}});
+  static const std::string text = to_json_text(document());
+  http::Response response;
+  response.body = text;
+  return response;
+}
+
+}  // namespace lmdeploy

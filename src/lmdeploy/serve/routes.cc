@@ -1,0 +1,30 @@
+#include "lmdeploy/serve/routes.h"
+
+#include "lmdeploy/serve/openai/chat_request.h"
+
+namespace lmdeploy {
+
+const std::vector<Route>& routes() {
+  static const std::vector<Route> table = {
+      {"GET", "/v1/models", list_models, "The models that this server has"},
+      {"POST", "/v1/chat/completions", chat_completions, "Answers a conversation", chat_fields,
+       "ChatCompletionRequest"},
+      {"POST", "/v1/completions", completions, "Continues a text", completion_fields, "CompletionRequest"},
+      {"POST", "/v1/embeddings", embeddings, "Not supported by models that generate text", embedding_fields,
+       "EmbeddingsRequest"},
+      {"POST", "/v1/encode", encode, "Text to token ids", encode_fields, "EncodeRequest"},
+      {"POST", "/v1/decode", decode, "Token ids to text", decode_fields, "DecodeRequest"},
+      {"POST", "/v1/render", render_prompt, "The prompt that the model gets for a conversation",
+       render_fields, "RenderRequest"},
+      {"POST", "/generate", generate, "Continues raw text or token ids", generate_fields, "GenerateReqInput"},
+      {"GET", "/health", health, "200 when requests can be served, else 503", nullptr, "", Access::kOpen},
+      {"GET", "/metrics", metrics_page, "Counts and times for Prometheus"},
+      {"GET", "/terminate", terminate, "Ends the server, where that is allowed"},
+      {"POST", "/abort_request", abort_request, "Ends running requests, where that is allowed", abort_fields,
+       "AbortRequest"},
+      {"GET", "/openapi.json", openapi_document, "This interface as OpenAPI 3.1", nullptr, "", Access::kOpen},
+  };
+  return table;
+}
+
+}  // namespace lmdeploy

@@ -1,0 +1,57 @@
+// All routes of the server in one table.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lmdeploy/http/exchange.h"
+#include "lmdeploy/serve/fields.h"
+#include "lmdeploy/serve/service.h"
+
+namespace lmdeploy {
+
+enum class Access { kKey, kOpen };  // kOpen: without an API key
+
+/// What is known at once is a plain function; what waits or streams is a coroutine.
+using RouteHandler = std::variant<http::Response (*)(Service&, const http::Request&),
+                                  http::Task<> (*)(Service&, http::Exchange&)>;
+
+struct Route {
+  const char* method;
+  const char* path;
+  RouteHandler handle;
+  const char* summary;
+  const Fields& (*fields)() = nullptr;  // of the JSON body
+  const char* body_name = "";           // its name in openapi.json
+  Access access = Access::kKey;
+};
+
+const std::vector<Route>& routes();
+
+// openai/
+http::Response list_models(Service& service, const http::Request& request);
+http::Task<> chat_completions(Service& service, http::Exchange& exchange);
+http::Task<> completions(Service& service, http::Exchange& exchange);
+http::Response embeddings(Service& service, const http::Request& request);
+const Fields& completion_fields();
+const Fields& embedding_fields();
+
+// native/
+http::Response encode(Service& service, const http::Request& request);
+http::Response decode(Service& service, const http::Request& request);
+http::Response render_prompt(Service& service, const http::Request& request);
+http::Task<> generate(Service& service, http::Exchange& exchange);
+http::Response health(Service& service, const http::Request& request);
+http::Response metrics_page(Service& service, const http::Request& request);
+http::Task<> terminate(Service& service, http::Exchange& exchange);
+http::Response abort_request(Service& service, const http::Request& request);
+const Fields& encode_fields();
+const Fields& decode_fields();
+const Fields& render_fields();
+const Fields& generate_fields();
+const Fields& abort_fields();
+
+http::Response openapi_document(Service& service, const http::Request& request);
+
+}  // namespace lmdeploy

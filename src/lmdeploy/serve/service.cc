@@ -1,0 +1,92 @@
+#include "lmdeploy/serve/service.h"
+
+#include <algorithm>
+
+#include "lmdeploy/serve/api_error.h"
+
+namespace lmdeploy {
+namespace {
+
+[[noreturn]] void refuse_state(ServiceState state) {
+  switch (state) {
+    case ServiceState::kLoading:
+      throw ApiError({503, "loading: the model is not ready yet", {}, "loading", 2});
+    case ServiceState::kSleeping:
+      throw ApiError({503, "the engine is asleep: POST /wakeup first", {}, {}, 2});
+    case ServiceState::kStopping:
+      throw ApiError({503, "the server is shutting down", {}, {}, 2});
+    default:
+      throw ApiError({503, "the engine has failed; the log says why", {}, {}, 2});
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+}  // namespace
+
+Service::Service(ServiceOptions options) : options_(std::move(options)), admission_(options_.admission) {}
+
+void Service::set_ready(std::shared_ptr<Pipeline> pipeline) {
+  const auto chat_template = pipeline->chat_template();
+  const auto tokenizer = pipeline->tokenizer();
+  OutputParserNames fitting;
+  if (chat_template && tokenizer)
+    fitting = parsers_for_template(chat_template->name(), tokenizer->chat_template());
+  const std::lock_guard lock(mutex_);
+  if (!metrics_) metrics_ = std::make_shared<Metrics>(model_name(), pipeline->session_len());
+  pipeline_ = std::move(pipeline);
+  template_parsers_ = std::move(fitting);
+  if (state_ != ServiceState::kStopping) state_ = ServiceState::kReady;
+}
+
+void Service::set_state(ServiceState state) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+  if (state != ServiceState::kReady) pipeline_.reset();
+}
+
+ServiceState Service::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+std::shared_ptr<Pipeline> Service::pipeline() const {
+  const std::lock_guard lock(mutex_);
+  if (state_ != ServiceState::kReady) refuse_state(state_);
+  return pipeline_;
+}
+
+std::string Service::checked_model(const Body& body) const {
+  const std::string name = body.text("model");
+  if (name.empty()) return model_name();
+  if (std::find(options_.model_names.begin(), options_.model_names.end(), name) != options_.model_names.end())
+    return name;
+  throw ApiError(
+      {404, cat("The model '", name, "' does not exist. This server has: ", listed(options_.model_names)),
+       "model", "model_not_found"});
+}
+
+std::optional<OutputParserOptions> Service::parser_options(const Json& tools) const {
+  OutputParserOptions options;
+  options.names = options_.parsers;
+  const std::lock_guard lock(mutex_);
+  if (template_parsers_.harmony())
+    options.names = template_parsers_;  // text that is not taken apart is unreadable
+  if (!tools.is_null() && options.names.tool_calls.empty()) {
+    options.names.tool_calls = template_parsers_.tool_calls;
+    if (options.names.tool_calls.empty())
+      refuse_field("tools", cat("tools: no parser fits this model's chat template; start the server with "
+                                "--tool-call-parser, one of ",
+                                listed(tool_parser_names())));
+  }
+  if (tools.is_null()) options.names.tool_calls = options.names.harmony() ? options.names.tool_calls : "";
+  if (options.names.reasoning.empty() && options.names.tool_calls.empty()) return std::nullopt;
+  options.tools = tools;
+  return options;
+}
+
+}  // namespace lmdeploy

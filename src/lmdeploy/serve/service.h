@@ -1,0 +1,74 @@
+// What the routes of a server share: the model, its names, who may run.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lmdeploy/http/exchange.h"
+#include "lmdeploy/parsers/output_parser.h"
+#include "lmdeploy/pipeline/pipeline.h"
+#include "lmdeploy/serve/admission.h"
+#include "lmdeploy/serve/fields.h"
+#include "lmdeploy/serve/metrics.h"
+#include "lmdeploy/serve/request_registry.h"
+
+namespace lmdeploy {
+
+struct ServiceOptions {
+  std::vector<std::string> model_names;  // the first one is the model's, the others are aliases
+  std::vector<std::string> api_keys;     // empty: none is asked for
+  OutputParserNames parsers;             // of --reasoning-parser and --tool-call-parser
+  AdmissionLimits admission;
+  bool show_docs = true;            // pages, and openapi.json
+  bool open_metrics = false;        // /metrics without a key
+  bool enable_metrics = true;       // /metrics at all
+  bool allow_terminate = false;     // /terminate
+  bool enable_abort = false;        // /abort_request
+  int64_t max_log_len = 0;          // characters of prompts in the log; 0: none
+  std::function<void()> terminate;  // asks the program to end
+};
+
+enum class ServiceState { kLoading, kReady, kSleeping, kBroken, kStopping };
+
+/// Thread-safe.
+class Service {
+ public:
+  explicit Service(ServiceOptions options);
+
+  const ServiceOptions& options() const { return options_; }
+  const std::string& model_name() const { return options_.model_names.front(); }
+
+  void set_ready(std::shared_ptr<Pipeline> pipeline);
+  void set_state(ServiceState state);
+  /// Broken, too, when the engine has died.
+  ServiceState state() const;
+  /// Throws ApiError 503 unless ready.
+  std::shared_ptr<Pipeline> pipeline() const;
+
+  /// The name that answers carry. Throws ApiError 404 that lists the names when the body asks for another
+  /// one.
+  std::string checked_model(const Body& body) const;
+  /// For an output that may hold calls of `tools` (null: none). Nothing: text is passed on as it is. Throws
+  /// ApiError when there is no parser for this model's calls.
+  std::optional<OutputParserOptions> parser_options(const Json& tools) const;
+
+  Admission& admission() { return admission_; }
+  RequestRegistry& requests() { return requests_; }
+  const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
+
+ private:
+  const ServiceOptions options_;
+  Admission admission_;
+  RequestRegistry requests_;
+  mutable std::mutex mutex_;  // guards what follows
+  ServiceState state_ = ServiceState::kLoading;
+  std::shared_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Metrics> metrics_;
+  OutputParserNames template_parsers_;  // that fit the model's chat template
+};
+
+}  // namespace lmdeploy

@@ -7,7 +7,7 @@
 namespace lmdeploy {
 
 http::Task<Admission::Place> Admission::enter(http::Exchange& exchange) {
-  const std::shared_ptr<Waiter> waiter = enter_or_queue(exchange);
+  const std::shared_ptr<Waiter> waiter = enter_or_queue();
   if (waiter == nullptr) co_return Place(*this);
   const auto timeout = limits_.timeout.count() > 0 ? std::optional(limits_.timeout) : std::nullopt;
   bool gone = false;
@@ -28,7 +28,7 @@ http::Task<Admission::Place> Admission::enter(http::Exchange& exchange) {
        1});
 }
 
-std::shared_ptr<Admission::Waiter> Admission::enter_or_queue(http::Exchange& exchange) {
+std::shared_ptr<Admission::Waiter> Admission::enter_or_queue() {
   const std::lock_guard lock(mutex_);
   if (limits_.max_running <= 0 || counts_.running < limits_.max_running) {
     ++counts_.running;
@@ -43,7 +43,7 @@ std::shared_ptr<Admission::Waiter> Admission::enter_or_queue(http::Exchange& exc
          "queue_full",
          1});
   }
-  queue_.push_back(std::make_shared<Waiter>(Waiter{http::Signal(exchange.executor())}));
+  queue_.push_back(std::make_shared<Waiter>(Waiter{}));
   return queue_.back();
 }
 

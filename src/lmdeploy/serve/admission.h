@@ -52,7 +52,7 @@ class Admission {
   };
 
   /// nullptr: there was a place.
-  std::shared_ptr<Waiter> enter_or_queue(http::Exchange& exchange);
+  std::shared_ptr<Waiter> enter_or_queue();
   /// Whether the waiter was admitted after all.
   bool leave_queue(const std::shared_ptr<Waiter>& waiter);
   void leave();

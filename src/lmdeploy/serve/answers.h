@@ -59,7 +59,7 @@ class Answer {
 /// Several that run together. Destroying it cancels what still runs.
 class Answers {
  public:
-  explicit Answers(http::Exchange& exchange) : exchange_(exchange), signal_(exchange.executor()) {}
+  explicit Answers(http::Exchange& exchange) : exchange_(exchange) {}
 
   void add(Answer answer);
   /// Once it is set, all answers end with kAbort. It must set signal().

@@ -179,13 +179,20 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+std::shared_ptr<Pipeline> open_model(PipelineConfig config, const Console& console) {
+  config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
+  ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
+  config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+  return std::make_shared<Pipeline>(config);
+}
+
 /// Loads the model on a thread of its own, so that signals are heard meanwhile.
 class Loader {
  public:
-  Loader(const PipelineConfig& config, Service& service, const StopSignals& signals, const Console& console)
-      : thread_([this, config, &service, &signals, &console] {
+  Loader(Service& service, const StopSignals& signals)
+      : thread_([this, &service, &signals] {
           try {
-            load(config, service, console);
+            service.set_ready(service.options().open_model());
           } catch (...) {
             failure_ = std::current_exception();
           }
@@ -196,21 +203,11 @@ class Loader {
 
   bool done() const { return done_; }
   /// After done(). Throws what kept the model from being loaded.
-  const std::shared_ptr<Pipeline>& pipeline() const {
+  void check() const {
     if (failure_) std::rethrow_exception(failure_);
-    return pipeline_;
   }
 
  private:
-  void load(PipelineConfig config, Service& service, const Console& console) {
-    config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
-    ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
-    config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
-    pipeline_ = std::make_shared<Pipeline>(config);
-    service.set_ready(pipeline_);
-  }
-
-  std::shared_ptr<Pipeline> pipeline_;
   std::exception_ptr failure_;
   std::atomic<bool> done_ = false;
   std::thread thread_;
@@ -254,24 +251,23 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
     stop_asked = true;
     signals.wake();
   };
+  flags.service.open_model = [&flags, &console] { return open_model(flags.engine.config, console); };
   ApiServer server(flags.http, flags.service);
-  auto loader = std::make_unique<Loader>(flags.engine.config, server.service(), signals, console);
+  Loader loader(server.service(), signals);
   int signal = 0;
   bool announced = false;
   while (signal == 0 && !stop_asked) {
     signal = signals.wait();
-    if (signal != 0 && !loader->done())
+    if (signal != 0 && !loader.done())
       _exit(128 + signal);  // nothing is lost, and loading cannot be interrupted
-    if (!loader->done() || announced) continue;
-    loader->pipeline();
+    if (!loader.done() || announced) continue;
+    loader.check();
     print_hint(flags, server.port(), console.out);
     announced = true;
   }
-  const std::shared_ptr<Pipeline> pipeline = loader->pipeline();
   server.service().set_state(ServiceState::kStopping);
   drain(server, signals, flags, signal, console);
   server.stop();
-  pipeline->close();
   return exit_code(signal);
 }
 

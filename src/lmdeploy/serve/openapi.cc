@@ -43,6 +43,7 @@ std::string lower(std::string text) {
 JsonObject document() {
   JsonObject paths, schemas{{"ErrorResponse", json_schema_of(error_fields())}};
   for (const Route& route : routes()) {
+    if (!route.in_document) continue;
     Json& path = paths[route.path];
     if (!path.is_object()) path = JsonObject();
     path.get_object()[lower(route.method)] = operation(route);

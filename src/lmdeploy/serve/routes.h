@@ -25,6 +25,7 @@ struct Route {
   const Fields& (*fields)() = nullptr;  // of the JSON body
   const char* body_name = "";           // its name in openapi.json
   Access access = Access::kKey;
+  bool in_document = true;  // of openapi.json
 };
 
 const std::vector<Route>& routes();
@@ -41,6 +42,14 @@ const Fields& embedding_fields();
 http::Response encode(Service& service, const http::Request& request);
 http::Response decode(Service& service, const http::Request& request);
 http::Response render_prompt(Service& service, const http::Request& request);
+http::Task<> chat_interactive(Service& service, http::Exchange& exchange);
+http::Task<> get_ppl(Service& service, http::Exchange& exchange);
+http::Response pooling(Service& service, const http::Request& request);
+http::Task<> sleep(Service& service, http::Exchange& exchange);
+http::Task<> wakeup(Service& service, http::Exchange& exchange);
+http::Response is_sleeping(Service& service, const http::Request& request);
+/// 501 with the reason.
+http::Response not_implemented(Service& service, const http::Request& request);
 http::Task<> generate(Service& service, http::Exchange& exchange);
 http::Response health(Service& service, const http::Request& request);
 http::Response metrics_page(Service& service, const http::Request& request);
@@ -49,6 +58,9 @@ http::Response abort_request(Service& service, const http::Request& request);
 const Fields& encode_fields();
 const Fields& decode_fields();
 const Fields& render_fields();
+const Fields& interactive_fields();
+const Fields& ppl_fields();
+const Fields& pooling_fields();
 const Fields& generate_fields();
 const Fields& abort_fields();
 

@@ -60,6 +60,34 @@ std::shared_ptr<Pipeline> Service::pipeline() const {
   return pipeline_;
 }
 
+std::shared_ptr<Pipeline> Service::fall_asleep() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == ServiceState::kSleeping) return nullptr;
+  if (state_ != ServiceState::kReady) refuse_state(state_);
+  state_ = ServiceState::kSleeping;
+  wakeup_tags_.clear();
+  requests_.abort_all();
+  sessions_.clear();
+  return std::move(pipeline_);
+}
+
+bool Service::begin_waking() {
+  const std::lock_guard lock(mutex_);
+  if (state_ != ServiceState::kSleeping) return false;
+  state_ = ServiceState::kLoading;
+  return true;
+}
+
+void Service::note_wakeup_tag(const std::string& tag) {
+  const std::lock_guard lock(mutex_);
+  wakeup_tags_.insert(tag);
+}
+
+bool Service::has_all_wakeup_tags() const {
+  const std::lock_guard lock(mutex_);
+  return wakeup_tags_.size() == 2;
+}
+
 std::string Service::checked_model(const Body& body) const {
   const std::string name = body.text("model");
   if (name.empty()) return model_name();

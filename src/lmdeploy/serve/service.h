@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "lmdeploy/pipeline/pipeline.h"
 #include "lmdeploy/serve/admission.h"
 #include "lmdeploy/serve/fields.h"
+#include "lmdeploy/serve/interactive_sessions.h"
 #include "lmdeploy/serve/metrics.h"
 #include "lmdeploy/serve/request_registry.h"
 
@@ -23,12 +25,14 @@ struct ServiceOptions {
   std::vector<std::string> api_keys;     // empty: none is asked for
   OutputParserNames parsers;             // of --reasoning-parser and --tool-call-parser
   AdmissionLimits admission;
-  bool show_docs = true;            // pages, and openapi.json
-  bool open_metrics = false;        // /metrics without a key
-  bool enable_metrics = true;       // /metrics at all
-  bool allow_terminate = false;     // /terminate
-  bool enable_abort = false;        // /abort_request
-  int64_t max_log_len = 0;          // characters of prompts in the log; 0: none
+  bool show_docs = true;         // pages, and openapi.json
+  bool open_metrics = false;     // /metrics without a key
+  bool enable_metrics = true;    // /metrics at all
+  bool allow_terminate = false;  // /terminate
+  bool enable_abort = false;     // /abort_request
+  int64_t max_log_len = 0;       // characters of prompts in the log; 0: none
+  /// Opens the model again after sleep.
+  std::function<std::shared_ptr<Pipeline>()> open_model;
   std::function<void()> terminate;  // asks the program to end
 };
 
@@ -56,6 +60,18 @@ class Service {
   /// ApiError when there is no parser for this model's calls.
   std::optional<OutputParserOptions> parser_options(const Json& tools) const;
 
+  /// Ends what runs and sleeps; gives the pipeline, which the caller closes. nullptr: it sleeps already.
+  /// Throws ApiError 503 unless ready.
+  std::shared_ptr<Pipeline> fall_asleep();
+  /// Whether it slept: then the caller opens the model.
+  bool begin_waking();
+  /// Tags of /wakeup come one by one.
+  void note_wakeup_tag(const std::string& tag);
+  bool has_all_wakeup_tags() const;
+
+  InteractiveSessions& sessions() { return sessions_; }
+  /// For a conversation without an id of the client's.
+  int64_t next_session_id() { return next_session_id_++; }
   Admission& admission() { return admission_; }
   RequestRegistry& requests() { return requests_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
@@ -64,10 +80,13 @@ class Service {
   const ServiceOptions options_;
   Admission admission_;
   RequestRegistry requests_;
-  mutable std::mutex mutex_;  // guards what follows
+  InteractiveSessions sessions_;
+  std::atomic<int64_t> next_session_id_ = int64_t{1} << 40;  // above those that clients choose
+  mutable std::mutex mutex_;                                 // guards what follows
   ServiceState state_ = ServiceState::kLoading;
   std::shared_ptr<Pipeline> pipeline_;
   std::shared_ptr<Metrics> metrics_;
+  std::set<std::string> wakeup_tags_;
   OutputParserNames template_parsers_;  // that fit the model's chat template
 };
 

@@ -1,0 +1,68 @@
+// The conversations that /v1/chat/interactive keeps between requests, by the ids that clients give them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "lmdeploy/http/exchange.h"
+#include "lmdeploy/pipeline/pipeline.h"
+
+namespace lmdeploy {
+
+/// Thread-safe. At most `max_sessions` are kept: beyond that the one unused for longest is forgotten.
+class InteractiveSessions {
+ public:
+  explicit InteractiveSessions(size_t max_sessions = 4096) : max_sessions_(max_sessions) {}
+
+  struct Entry {
+    ChatSession session;
+    bool busy = false;
+    std::deque<http::Signal> waiting;
+    std::list<int64_t>::iterator place;  // in by_use_
+  };
+
+  /// A conversation in the hands of one request.
+  class Lease {
+   public:
+    Lease(InteractiveSessions& sessions, int64_t id, std::shared_ptr<Entry> entry)
+        : sessions_(&sessions), id_(id), entry_(std::move(entry)) {}
+    Lease(Lease&& other) noexcept
+        : sessions_(std::exchange(other.sessions_, nullptr)),
+          id_(other.id_),
+          entry_(std::move(other.entry_)) {}
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (sessions_ != nullptr) sessions_->give_back(id_, entry_);
+    }
+    ChatSession& session() { return entry_->session; }
+
+   private:
+    InteractiveSessions* sessions_;
+    int64_t id_;
+    std::shared_ptr<Entry> entry_;
+  };
+
+  /// Waits while another request has it; makes a new one when there is none. Throws http::ClientGone.
+  http::Task<Lease> take(http::Exchange& exchange, int64_t id);
+  /// Forgets it: the next take() begins anew. The caller ends the engine's session.
+  void forget(int64_t id);
+  /// Forgets all that nobody has in hand.
+  void clear();
+  size_t size() const;
+
+ private:
+  std::shared_ptr<Entry> find_or_make(int64_t id);
+  void give_back(int64_t id, const std::shared_ptr<Entry>& entry);
+  void drop_oldest();
+
+  const size_t max_sessions_;
+  mutable std::mutex mutex_;
+  std::map<int64_t, std::shared_ptr<Entry>> entries_;
+  std::list<int64_t> by_use_;  // the latest first
+};
+
+}  // namespace lmdeploy

@@ -1,5 +1,6 @@
 #include "lmdeploy/serve/routes.h"
 
+#include "lmdeploy/serve/anthropic/messages_request.h"
 #include "lmdeploy/serve/openai/chat_request.h"
 
 namespace lmdeploy {
@@ -16,6 +17,11 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/decode", decode, "Token ids to text", decode_fields, "DecodeRequest"},
       {"POST", "/v1/render", render_prompt, "The prompt that the model gets for a conversation",
        render_fields, "RenderRequest"},
+      {"POST", "/v1/messages", messages, "Answers a conversation, in Anthropic's words", messages_fields,
+       "AnthropicMessagesRequest"},
+      {"POST", "/v1/messages/count_tokens", count_tokens, "Tokens of a conversation", count_tokens_fields,
+       "AnthropicCountTokensRequest"},
+      {"GET", "/anthropic/v1/models", list_anthropic_models, "The models, in Anthropic's words"},
       {"POST", "/v1/chat/interactive", chat_interactive, "A turn of a conversation that the server keeps",
        interactive_fields, "GenerateRequest"},
       {"POST", "/get_ppl", get_ppl, "Mean negative log-likelihood of a text's tokens", ppl_fields,

@@ -38,6 +38,11 @@ http::Response embeddings(Service& service, const http::Request& request);
 const Fields& completion_fields();
 const Fields& embedding_fields();
 
+// anthropic/
+http::Task<> messages(Service& service, http::Exchange& exchange);
+http::Response count_tokens(Service& service, const http::Request& request);
+http::Response list_anthropic_models(Service& service, const http::Request& request);
+
 // native/
 http::Response encode(Service& service, const http::Request& request);
 http::Response decode(Service& service, const http::Request& request);

@@ -181,14 +181,17 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
   read_prompt(body, request);
   read_template_options(body, request);
   request.options.tools = read_tools(body);
-  request.generation.parser = service.parser_options(request.options.tools);
-  if (request.generation.parser) {
-    request.generation.parser->enable_thinking = thinks(request.options.template_extra);
-    request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
-  }
+  set_parser(request, service);
   request.one_call = !body.flag("parallel_tool_calls", true);
   request.return_token_ids = body.flag("return_token_ids", false);
   return request;
+}
+
+void set_parser(ChatRequest& request, const Service& service) {
+  request.generation.parser = service.parser_options(request.options.tools);
+  if (!request.generation.parser) return;
+  request.generation.parser->enable_thinking = thinks(request.options.template_extra);
+  request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
 }
 
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline) {

@@ -26,6 +26,10 @@ struct ChatRequest {
 /// Throws ApiError in LMDeploy's order: the model first, then the fields of sampling, then the rest.
 ChatRequest read_chat_request(const http::Request& request, const Service& service);
 
+/// Chooses the parser that takes thoughts and calls out of the answer. Throws ApiError when options.tools
+/// need one that is not known.
+void set_parser(ChatRequest& request, const Service& service);
+
 /// Renders and tokenises; fills in generation.prompts and what the parser must know of the prompt.
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline);
 

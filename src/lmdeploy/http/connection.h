@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -14,10 +13,9 @@
 #include <vector>
 
 #include "lmdeploy/http/server.h"
+#include "lmdeploy/http/socket.h"
 
 namespace lmdeploy::http {
-
-using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::any_io_executor>;
 
 /// Its methods are called from any thread; they act on the connection's strand.
 class Connection {
@@ -40,18 +38,19 @@ class ConnectionList {
   std::map<const Connection*, std::weak_ptr<Connection>> open_;
 };
 
-/// Outlives all connections.
+/// Outlives all connections: they may last until `io` is destroyed, which therefore comes after what they
+/// use.
 struct ServerContext {
   ServerOptions options;
   Handler handler;
   ErrorResponse error_response;
   std::function<void(const AccessRecord&)> on_access;
   std::optional<boost::asio::ssl::context> tls;
-  boost::asio::io_context io;
-  std::unique_ptr<boost::asio::thread_pool> workers;
   ConnectionList connections;
   std::atomic<bool> draining = false;
   std::atomic<int64_t> num_requests = 0;
+  boost::asio::io_context io;
+  std::unique_ptr<boost::asio::thread_pool> workers;
 };
 
 /// Serve until the connection ends.

@@ -38,6 +38,17 @@ std::string percent_decoded(std::string_view text, bool plus_is_blank) {
   return out;
 }
 
+/// What a client sends to a proxy, and every server must take (RFC 9112, 3.2.2).
+std::string_view without_authority(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!equals_ignoring_case(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
+    return target.empty() ? "/" : target;
+  }
+  return target;
+}
+
 }  // namespace
 
 bool equals_ignoring_case(std::string_view a, std::string_view b) {
@@ -68,6 +79,7 @@ const std::string* Target::find(std::string_view name) const {
 
 Target parse_target(std::string_view target) {
   Target parsed;
+  target = without_authority(target);
   const size_t question = target.find('?');
   parsed.path = percent_decoded(target.substr(0, question), /*plus_is_blank=*/false);
   if (question == std::string_view::npos) return parsed;

@@ -28,7 +28,7 @@ class Headers {
 /// Equal but for the case of ASCII letters.
 bool equals_ignoring_case(std::string_view a, std::string_view b);
 
-/// ".../sleep?level=1&tags=a&tags=b", percent-decoded.
+/// "/sleep?level=1&tags=a&tags=b", with or without "http://host" before it, percent-decoded.
 struct Target {
   std::string path;
   std::vector<std::pair<std::string, std::string>> query;

@@ -23,6 +23,7 @@ std::string http_date() {
 }
 
 void add_line(std::string& head, std::string_view name, std::string_view value) {
+  if (name.find_first_of(":\r\n") != std::string_view::npos) return;
   head += name;
   head += ": ";
   head += value.substr(0, value.find_first_of("\r\n"));
@@ -49,7 +50,7 @@ void add_origin(Headers& headers, const std::string& origin, const CorsOptions& 
   if (!contains(cors.origins, origin)) return;
   const bool any = has_all(cors.origins) && !cors.credentials;
   headers.set("Access-Control-Allow-Origin", any ? "*" : origin);
-  if (!any) headers.set("Vary", "Origin");
+  if (!any) headers.add("Vary", "Origin");
   if (cors.credentials) headers.set("Access-Control-Allow-Credentials", "true");
 }
 
@@ -65,12 +66,16 @@ std::string response_head(const Response& response, const Request& request, cons
   if (!request.id.empty()) add_line(head, "X-Request-Id", request.id);
   if (!response.content_type.empty()) add_line(head, "Content-Type", response.content_type);
   for (const auto& [name, value] : headers.fields()) add_line(head, name, value);
-  if (options.framing == Framing::kChunked) add_line(head, "Transfer-Encoding", "chunked");
-  if (options.framing == Framing::kLength && response.status != 204)
-    add_line(head, "Content-Length", std::to_string(response.body.size()));
+  if (may_have_body(response.status)) {
+    if (options.framing == Framing::kChunked) add_line(head, "Transfer-Encoding", "chunked");
+    if (options.framing == Framing::kLength)
+      add_line(head, "Content-Length", std::to_string(response.body.size()));
+  }
   add_line(head, "Connection", options.keep_alive ? "keep-alive" : "close");
   return head + "\r\n";
 }
+
+bool may_have_body(int status) { return status >= 200 && status != 204 && status != 304; }
 
 bool is_preflight(const Request& request) {
   return request.method == "OPTIONS" && request.headers.find("Origin") != nullptr &&

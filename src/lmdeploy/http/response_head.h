@@ -15,9 +15,12 @@ struct HeadOptions {
 };
 
 /// Status line to the empty line, with date, request id, length and the CORS headers that `request` asks for.
-/// Values with line ends in them lose what follows: no header is smuggled in.
+/// Values with line ends in them lose what follows, and such names are left out: no header is smuggled in.
 std::string response_head(const Response& response, const Request& request, const CorsOptions& cors,
                           HeadOptions options);
+
+/// 204, 304 and those before an answer are heads only (RFC 9112, 6.3).
+bool may_have_body(int status);
 
 /// Whether a browser asks what it may do.
 bool is_preflight(const Request& request);

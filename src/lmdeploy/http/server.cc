@@ -50,6 +50,9 @@ void load_tls(ServerContext& context) {
                            asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
                            asio::ssl::context::no_tlsv1_1);
   boost::system::error_code error;
+  // Otherwise OpenSSL would ask on the terminal.
+  context.tls->set_password_callback(
+      [](size_t, asio::ssl::context::password_purpose) { return std::string(); });
   context.tls->use_certificate_chain_file(files.certificate, error);
   if (error) throw Error(ErrorCode::kIo, cat("TLS certificate ", files.certificate, ": ", error.message()));
   context.tls->use_private_key_file(files.key, asio::ssl::context::pem, error);
@@ -72,7 +75,7 @@ class Server::Impl {
  public:
   Impl(ServerOptions options, Handler handler, ErrorResponse error_response,
        std::function<void(const AccessRecord&)> on_access)
-      : acceptor_(context_.io), work_(context_.io.get_executor()) {
+      : acceptor_(asio::make_strand(context_.io)), work_(context_.io.get_executor()) {
     context_.options = std::move(options);
     context_.handler = std::move(handler);
     context_.error_response = std::move(error_response);
@@ -81,8 +84,7 @@ class Server::Impl {
     listen();
     context_.workers = std::make_unique<asio::thread_pool>(static_cast<size_t>(context_.options.num_workers));
     asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
-    for (int i = 0; i < context_.options.num_threads; ++i)
-      threads_.emplace_back([this] { context_.io.run(); });
+    for (int i = 0; i < context_.options.num_threads; ++i) threads_.emplace_back([this] { run(); });
   }
 
   int port() const { return port_; }
@@ -96,7 +98,7 @@ class Server::Impl {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (true) {
       const auto open = context_.connections.all();
-      if (open.empty()) return true;
+      if (open.empty() || context_.io.stopped()) return true;
       for (const auto& connection : open) connection->close_when_idle();
       if (std::chrono::steady_clock::now() >= deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -104,6 +106,7 @@ class Server::Impl {
   }
 
   void stop() {
+    const std::lock_guard lock(stop_mutex_);
     if (threads_.empty()) return;
     context_.draining = true;
     close_acceptor();
@@ -121,6 +124,18 @@ class Server::Impl {
   }
 
  private:
+  /// Without memory something may throw outside all coroutines; the others go on.
+  void run() {
+    while (true) {
+      try {
+        context_.io.run();
+        return;
+      } catch (const std::exception& error) {
+        LMD_LOG(kError, "HTTP server: ", describe(error));
+      }
+    }
+  }
+
   void listen() {
     const ServerOptions& options = context_.options;
     const tcp::endpoint endpoint = resolve(context_.io, options);
@@ -152,7 +167,6 @@ class Server::Impl {
       Socket socket(asio::any_io_executor(asio::make_strand(context_.io)));
       co_await acceptor_.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
       if (!error) {
-        socket.set_option(tcp::no_delay(true), error);
         start(std::move(socket));
       } else if (acceptor_.is_open()) {
         LMD_LOG(kWarning, "accepting a connection failed: ", error.message());
@@ -163,6 +177,10 @@ class Server::Impl {
   }
 
   void start(Socket socket) {
+    boost::system::error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    // A slow reader is seen to move only when a part of this is free again. It also bounds what one costs.
+    socket.set_option(tcp::socket::send_buffer_size(256 << 10), ignored);
     const asio::any_io_executor strand = socket.get_executor();
     const auto on_end = [](const std::exception_ptr& failure) {
       try {
@@ -178,9 +196,10 @@ class Server::Impl {
   }
 
   ServerContext context_;
-  tcp::acceptor acceptor_;
+  tcp::acceptor acceptor_;  // on a strand: it is closed from other threads
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   int port_ = 0;
+  std::mutex stop_mutex_;
   std::vector<std::thread> threads_;
 };
 

@@ -35,18 +35,19 @@ struct ServerOptions {
   CorsOptions cors;
   size_t max_header_bytes = 64 << 10;
   size_t max_body_bytes = 64 << 20;
-  std::chrono::milliseconds header_timeout{
-      10'000};  // from the first byte of a request to the end of its headers
-  std::chrono::milliseconds body_timeout{20'000};   // without a byte of the body
-  std::chrono::milliseconds idle_timeout{75'000};   // between requests
-  std::chrono::milliseconds write_timeout{60'000};  // without the client taking a byte
+  std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its headers
+  std::chrono::milliseconds body_timeout{20'000};    // without a byte of the body
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests
+  std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte
+  // After an answer to half a request: without a byte of the rest, which is dropped, body_timeout in all.
+  std::chrono::milliseconds linger_timeout{2'000};
 };
 
 /// Errors that no handler sees (malformed head, too large a body, a handler that threw) are answered by this.
 using ErrorResponse = std::function<Response(int status, const std::string& message)>;
 
-/// Called for each request. What it throws becomes a 500 through ErrorResponse; a handler that returns
-/// without an answer too.
+/// Called for each request. What it throws becomes a 500 through ErrorResponse, Error(kInvalidData) a 400; a
+/// handler that returns without an answer is a 500 too. When the answer had begun, the connection is closed.
 using Handler = std::function<Task<>(Exchange&)>;
 
 /// One line for the log of each request that ended.

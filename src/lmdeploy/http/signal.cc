@@ -1,40 +1,56 @@
 #include "lmdeploy/http/signal.h"
 
-#include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <mutex>
 
 namespace lmdeploy::http {
 
 namespace asio = boost::asio;
+using Timer = asio::steady_timer;
 
+/// Knows an executor only while somebody waits: a callback may outlast the server.
 struct Signal::State {
-  explicit State(const asio::any_io_executor& executor) : timer(executor) {}
-
-  std::atomic<bool> is_set = false;
-  asio::steady_timer timer;  // cancelled to wake the waiter
+  std::mutex mutex;
+  bool is_set = false;
+  std::shared_ptr<Timer> waiter;  // cancelled to wake
 };
 
-Signal::Signal(const asio::any_io_executor& executor) : state_(std::make_shared<State>(executor)) {}
+namespace {
+
+/// On the waiter's strand.
+void wake(std::shared_ptr<Timer> timer) {
+  const auto executor = timer->get_executor();
+  asio::post(executor, [timer = std::move(timer)] { timer->cancel(); });
+}
+
+}  // namespace
+
+Signal::Signal() : state_(std::make_shared<State>()) {}
 
 void Signal::set() const {
-  if (state_->is_set.exchange(true)) return;  // whoever set it wakes the waiter
-  asio::post(state_->timer.get_executor(), [state = state_] { state->timer.cancel(); });
+  const std::lock_guard lock(state_->mutex);
+  state_->is_set = true;
+  if (state_->waiter) wake(std::move(state_->waiter));
 }
 
 Task<bool> Signal::wait(std::optional<std::chrono::milliseconds> timeout) const {
   const std::shared_ptr<State> state = state_;
-  const auto deadline =
-      timeout ? asio::steady_timer::clock_type::now() + *timeout : asio::steady_timer::time_point::max();
-  while (!state->is_set.exchange(false)) {
-    if (timeout && asio::steady_timer::clock_type::now() >= deadline) co_return false;
-    state->timer.expires_at(deadline);
-    boost::system::error_code ignored;  // cancelled is what it waits for
-    co_await state->timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  const auto timer = std::make_shared<Timer>(co_await asio::this_coro::executor);
+  timer->expires_at(timeout ? Timer::clock_type::now() + *timeout : Timer::time_point::max());
+  {
+    const std::lock_guard lock(state->mutex);
+    if (std::exchange(state->is_set, false)) co_return true;
+    state->waiter = timer;
   }
-  co_return true;
+  boost::system::error_code ignored;  // cancelled is what it waits for
+  co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  const std::lock_guard lock(state->mutex);
+  state->waiter.reset();
+  co_return std::exchange(state->is_set, false);
 }
 
 }  // namespace lmdeploy::http

@@ -1,7 +1,6 @@
 // Wakes one coroutine from any thread: the bridge from the engine's callbacks to a handler.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -10,15 +9,15 @@
 
 namespace lmdeploy::http {
 
-/// Copies share one state, so that a callback can keep one. Set before wait() is as good as set during it;
-/// what is set twice before a wait() counts once.
+/// Copies share one state, so that a callback can keep one, also longer than the server lives. Set before
+/// wait() is as good as set during it; what is set twice before a wait() counts once.
 class Signal {
  public:
-  explicit Signal(const boost::asio::any_io_executor& executor);
+  Signal();
 
   /// Any thread; never blocks for long.
   void set() const;
-  /// One waiter at a time, on the executor. false: `timeout` passed first.
+  /// One waiter at a time. false: `timeout` passed first.
   Task<bool> wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt) const;
 
  private:

@@ -14,6 +14,14 @@
 namespace lmdeploy::testing {
 namespace {
 
+sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -32,11 +40,27 @@ std::map<std::string, std::string> parse_fields(const std::string& head) {
 
 }  // namespace
 
+RawListener::RawListener() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::listen(fd_, 64), 0);
+  ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+  port_ = ntohs(address.sin_port);
+}
+
+RawListener::~RawListener() { ::close(fd_); }
+
+std::string RawListener::url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+
+RawClient RawListener::accept() {
+  pollfd state{fd_, POLLIN, 0};
+  EXPECT_GT(::poll(&state, 1, 20'000), 0) << "nobody connects";
+  return {RawClient::Connected::kYes, ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC)};
+}
+
 RawClient::RawClient(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in address = loopback(port);
   EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
 }
 

@@ -19,6 +19,8 @@ struct RawReply {
 class RawClient {
  public:
   explicit RawClient(int port);  // of 127.0.0.1
+  enum class Connected { kYes };
+  RawClient(Connected, int fd) : fd_(fd) {}
   ~RawClient();
   RawClient(RawClient&& other) noexcept;
   RawClient(const RawClient&) = delete;
@@ -32,6 +34,9 @@ class RawClient {
   /// read_reply() of a request without body.
   RawReply get(const std::string& target, const std::string& headers = "");
   RawReply post(const std::string& target, const std::string& body, const std::string& headers = "");
+
+  /// A request's head, for a RawListener.
+  std::string read_head() { return take_until("\r\n\r\n"); }
 
   void close_sending();
   /// With a reset instead of an orderly end.
@@ -49,6 +54,20 @@ class RawClient {
 
   int fd_ = -1;
   std::string unread_;
+};
+
+/// The other way round: a server that reads with a RawClient what comes, and answers what a test says.
+class RawListener {
+ public:
+  RawListener();
+  ~RawListener();
+  RawListener(const RawListener&) = delete;
+  int port() const { return port_; }
+  std::string url() const;  // "http://127.0.0.1:PORT"
+  RawClient accept();
+
+ private:
+  int fd_, port_ = 0;
 };
 
 /// File handles that this process has open.

@@ -11,11 +11,11 @@ target_include_directories(lmdeploy_options INTERFACE ${CMAKE_CURRENT_SOURCE_DIR
 target_link_libraries(lmdeploy_options INTERFACE Threads::Threads Boost::headers)
 if(LMDEPLOY_SANITIZE)
   # UBSan's null, vptr and object-size checks double the compile time, and AddressSanitizer stops at such an access
-  # too. Instrumented code makes g++ see uninitialised values that are not there.
+  # too. Instrumented code makes g++ see uninitialised values and mismatched deletes that are not there.
   target_compile_options(lmdeploy_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LMDEPLOY_SANITIZE} -fno-sanitize-recover=all
                               -fno-sanitize=null,vptr,object-size -fno-omit-frame-pointer
-                              -Wno-maybe-uninitialized>)
+                              -Wno-maybe-uninitialized -Wno-mismatched-new-delete>)
   target_link_options(lmdeploy_options INTERFACE -fsanitize=${LMDEPLOY_SANITIZE})
 endif()
 

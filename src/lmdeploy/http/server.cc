@@ -98,7 +98,7 @@ class Server::Impl {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (true) {
       const auto open = context_.connections.all();
-      if (open.empty()) return true;
+      if (open.empty() || context_.io.stopped()) return true;
       for (const auto& connection : open) connection->close_when_idle();
       if (std::chrono::steady_clock::now() >= deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -142,7 +142,10 @@ class StreamConnection final : public Connection,
 
   template <typename Action>
   void on_strand(Action action) {
-    asio::dispatch(stream_.get_executor(), [self = this->shared_from_this(), action] { action(*self); });
+    // Not what keeps a connection alive: nothing runs this any more once all else has ended.
+    asio::dispatch(stream_.get_executor(), [weak = this->weak_from_this(), action] {
+      if (const auto self = weak.lock()) action(*self);
+    });
   }
 
   void close_socket() {

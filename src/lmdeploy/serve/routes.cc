@@ -2,6 +2,7 @@
 
 #include "lmdeploy/serve/anthropic/messages_request.h"
 #include "lmdeploy/serve/openai/chat_request.h"
+#include "lmdeploy/serve/openai/responses_request.h"
 
 namespace lmdeploy {
 
@@ -17,6 +18,8 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/decode", decode, "Token ids to text", decode_fields, "DecodeRequest"},
       {"POST", "/v1/render", render_prompt, "The prompt that the model gets for a conversation",
        render_fields, "RenderRequest"},
+      {"POST", "/v1/responses", responses, "Answers a conversation, in the words of OpenAI's Responses",
+       responses_fields, "ResponsesRequest"},
       {"POST", "/v1/messages", messages, "Answers a conversation, in Anthropic's words", messages_fields,
        "AnthropicMessagesRequest"},
       {"POST", "/v1/messages/count_tokens", count_tokens, "Tokens of a conversation", count_tokens_fields,

@@ -33,6 +33,7 @@ const std::vector<Route>& routes();
 // openai/
 http::Response list_models(Service& service, const http::Request& request);
 http::Task<> chat_completions(Service& service, http::Exchange& exchange);
+http::Task<> responses(Service& service, http::Exchange& exchange);
 http::Task<> completions(Service& service, http::Exchange& exchange);
 http::Response embeddings(Service& service, const http::Request& request);
 const Fields& completion_fields();

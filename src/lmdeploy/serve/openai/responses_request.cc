@@ -1,0 +1,254 @@
+#include "lmdeploy/serve/openai/responses_request.h"
+
+#include <limits>
+
+#include "lmdeploy/serve/api_error.h"
+
+namespace lmdeploy {
+namespace {
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+
+std::string required_text(const JsonObject& object, const char* name, const std::string& where) {
+  const Json* value = object.if_contains(name);
+  if (value == nullptr || !value->is_string())
+    refuse_field(where + name, cat(where, name, ": expected a string"));
+  return std::string(value->get_string());
+}
+
+JsonObject message_of(const std::string& role, const std::string& content) {
+  JsonObject message;
+  message["role"] = role == "developer" ? "system" : role;
+  message["content"] = content;
+  return message;
+}
+
+/// A text, or parts of the types input_text, output_text and text.
+std::string text_of(const Json& content, const std::string& where) {
+  if (content.is_string()) return std::string(content.get_string());
+  if (!content.is_array())
+    refuse_field(where,
+                 cat(where, ": found ", json_kind(content), "; expected a string or an array of parts"));
+  std::string joined;
+  for (size_t i = 0; i < content.get_array().size(); ++i) {
+    const std::string at = cat(where, "[", i, "].");
+    const JsonObject* part = content.get_array()[i].if_object();
+    if (part == nullptr) refuse_field(at, cat(where, "[", i, "]: expected an object"));
+    const std::string type = required_text(*part, "type", at);
+    if (type != "input_text" && type != "output_text" && type != "text")
+      refuse_field(at + "type", cat(at, "type: found ", type,
+                                    "; expected input_text or output_text: this model takes no others"));
+    joined += (i == 0 ? "" : "\n") + required_text(*part, "text", at);
+  }
+  return joined;
+}
+
+JsonObject call_message(const JsonObject& item, const std::string& where) {
+  JsonObject function;
+  function["name"] = required_text(item, "name", where);
+  function["arguments"] = required_text(item, "arguments", where);
+  JsonObject call;
+  call["id"] = required_text(item, "call_id", where);
+  call["type"] = "function";
+  call["function"] = std::move(function);
+  JsonObject message = message_of("assistant", "");
+  message["tool_calls"] = JsonArray{std::move(call)};
+  return message;
+}
+
+/// Calls that stand side by side are one message of the assistant.
+void add_call(JsonArray& messages, JsonObject message) {
+  if (!messages.empty()) {
+    JsonObject& last = messages.back().as_object();
+    if (last.at("role").as_string() == "assistant") {
+      Json& calls = last["tool_calls"];
+      if (!calls.is_array()) calls = JsonArray();
+      calls.get_array().push_back(message.at("tool_calls").as_array().at(0));
+      return;
+    }
+  }
+  messages.push_back(std::move(message));
+}
+
+void read_item(const Json& value, const std::string& where, JsonArray& messages) {
+  const JsonObject* item = value.if_object();
+  if (item == nullptr) refuse_field(where, cat(where, ": expected an object"));
+  const Json* type_value = item->if_contains("type");
+  const std::string type =
+      type_value != nullptr && type_value->is_string() ? std::string(type_value->get_string()) : "message";
+  if (type == "message") {
+    const std::string role = required_text(*item, "role", where + ".");
+    if (role != "user" && role != "assistant" && role != "system" && role != "developer")
+      refuse_field(where + ".role",
+                   cat(where, ".role: found ", role, "; expected user, assistant, system or developer"));
+    const Json* content = item->if_contains("content");
+    if (content == nullptr) refuse_field(where + ".content", cat(where, ".content: the field is required"));
+    messages.push_back(message_of(role, text_of(*content, where + ".content")));
+  } else if (type == "function_call") {
+    add_call(messages, call_message(*item, where + "."));
+  } else if (type == "function_call_output") {
+    const Json* output = item->if_contains("output");
+    if (output == nullptr) refuse_field(where + ".output", cat(where, ".output: the field is required"));
+    JsonObject result = message_of("tool", text_of(*output, where + ".output"));
+    result["tool_call_id"] = required_text(*item, "call_id", where + ".");
+    messages.push_back(std::move(result));
+  } else if (type != "reasoning") {  // thoughts of earlier turns are not shown again
+    refuse_field(where + ".type",
+                 cat(where, ".type: found ", type,
+                     "; expected message, function_call, function_call_output or reasoning"));
+  }
+}
+
+JsonArray read_input(const Body& body) {
+  JsonArray messages;
+  if (const std::string instructions = body.text("instructions"); !instructions.empty())
+    messages.push_back(message_of("system", instructions));
+  const Json& input = *body.find("input");
+  if (input.is_string()) {
+    messages.push_back(message_of("user", std::string(input.get_string())));
+    return messages;
+  }
+  if (!input.is_array() || input.get_array().empty())
+    refuse_field("input", "input: expected a string or an array of items");
+  for (size_t i = 0; i < input.get_array().size(); ++i)
+    read_item(input.get_array()[i], cat("input[", i, "]"), messages);
+  return messages;
+}
+
+Json read_tools(const Body& body) {
+  const Json* tools = body.find("tools");
+  JsonArray all;
+  if (tools != nullptr)
+    for (size_t i = 0; i < tools->as_array().size(); ++i) {
+      const std::string where = cat("tools[", i, "].");
+      const JsonObject* tool = tools->get_array()[i].if_object();
+      if (tool == nullptr) refuse_field("tools", cat("tools[", i, "]: expected an object"));
+      if (const std::string type = required_text(*tool, "type", where); type != "function")
+        refuse_field(where + "type", cat(where, "type: found ", type,
+                                         "; expected function: the server has no tools of its own"));
+      JsonObject function;
+      function["name"] = required_text(*tool, "name", where);
+      for (const char* key : {"description", "parameters"})
+        if (const Json* part = tool->if_contains(key); part != nullptr && !part->is_null())
+          function[key] = *part;
+      JsonObject out;
+      out["type"] = "function";
+      out["function"] = std::move(function);
+      all.push_back(std::move(out));
+    }
+  const Json* choice = body.find("tool_choice");
+  if (choice != nullptr && choice->is_object()) {
+    const std::string wanted = required_text(choice->get_object(), "name", "tool_choice.");
+    for (const Json& tool : all)
+      if (tool.as_object().at("function").as_object().at("name").as_string() == wanted)
+        return JsonArray{tool};
+    refuse_field("tool_choice", cat("tool_choice: there is no function ", wanted, " in tools"));
+  }
+  const std::string word = choice == nullptr     ? "auto"
+                           : choice->is_string() ? std::string(choice->get_string())
+                                                 : "";
+  if (word != "auto" && word != "none")
+    refuse_field("tool_choice",
+                 cat("tool_choice: found ", to_json_text(*choice), "; expected auto, none or a function"));
+  return all.empty() || word == "none" ? Json(nullptr) : Json(all);
+}
+
+void refuse_unsupported(const Body& body) {
+  if (body.has("previous_response_id"))
+    refuse_field("previous_response_id",
+                 "previous_response_id: answers are not stored; send the whole conversation as input");
+  if (body.flag("background", false))
+    refuse_field("background", "background: not supported; leave the connection open");
+  if (body.text("truncation", "disabled") != "disabled")
+    refuse_field("truncation", "truncation: nothing is cut silently; expected disabled");
+  if (const Json* text = body.find("text"))
+    if (const Json* format = text->as_object().if_contains("format");
+        format != nullptr && format->is_object())
+      if (const std::string type = required_text(format->get_object(), "type", "text.format.");
+          type != "text")
+        refuse_field("text.format.type", cat("text.format.type: ", type, " is not supported yet; use text"));
+}
+
+JsonObject echo_of(const Body& body, const ResponsesRequest& request) {
+  const GenerationConfig& config = request.chat.generation.gen_config;
+  const auto given = [&](const char* name, Json fallback) {
+    return body.has(name) ? *body.find(name) : fallback;
+  };
+  JsonObject reasoning, format, text;
+  format["type"] = "text";
+  text["format"] = std::move(format);
+  reasoning["effort"] = nullptr;
+  reasoning["summary"] = nullptr;
+  JsonObject echo;
+  echo["instructions"] = given("instructions", nullptr);
+  echo["max_output_tokens"] = given("max_output_tokens", nullptr);
+  echo["model"] = request.chat.model;
+  echo["parallel_tool_calls"] = !request.chat.one_call;
+  echo["previous_response_id"] = nullptr;
+  echo["reasoning"] = given("reasoning", reasoning);
+  echo["store"] = false;
+  echo["temperature"] = config.temperature;
+  echo["text"] = std::move(text);
+  echo["tool_choice"] = given("tool_choice", "auto");
+  echo["tools"] = given("tools", JsonArray());
+  echo["top_p"] = config.top_p;
+  echo["truncation"] = "disabled";
+  echo["user"] = given("user", nullptr);
+  echo["metadata"] = given("metadata", JsonObject());
+  return echo;
+}
+
+}  // namespace
+
+const Fields& responses_fields() {
+  static const Fields fields = {
+      {"model", FieldType::kString, "Name of the model; with one model it may be left out"},
+      {"input", FieldType::kAny,
+       "A text, or an array of items: messages, function_call, function_call_output", true},
+      {"instructions", FieldType::kString, "The system prompt"},
+      {"max_output_tokens", FieldType::kInteger, "Most tokens of the answer; null: as many as fit", false, 1},
+      {"temperature", FieldType::kNumber, "0: always the best token", false, 0, 2, false, "0.7"},
+      {"top_p", FieldType::kNumber, "Draw from the smallest set of tokens whose probabilities sum to this",
+       false, 0, 1, true, "1.0"},
+      {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
+      {"tools", FieldType::kArray, "Functions that the model may call"},
+      {"tool_choice", FieldType::kAny, "auto, none, or {\"type\": \"function\", \"name\": ...}"},
+      {"parallel_tool_calls", FieldType::kBool, "false: one call at most", false, -kAny, kAny, false, "true"},
+      {"reasoning", FieldType::kObject, "{\"effort\": ...}, for the chat template"},
+      {"text", FieldType::kObject, "{\"format\": {\"type\": \"text\"}}"},
+      {"truncation", FieldType::kString, "disabled"},
+      {"previous_response_id", FieldType::kString, "Not supported"},
+      {"background", FieldType::kBool, "Not supported", false, -kAny, kAny, false, "false"},
+      {"store", FieldType::kBool, "Accepted: nothing is stored"},
+      {"metadata", FieldType::kObject, "Repeated in the answer"},
+      {"user", FieldType::kString, "Repeated in the answer"},
+  };
+  return fields;
+}
+
+ResponsesRequest read_responses_request(const http::Request& http_request, const Service& service) {
+  const Body body(http_request, responses_fields());
+  ResponsesRequest request;
+  ChatRequest& chat = request.chat;
+  chat.model = service.checked_model(body);
+  refuse_unsupported(body);
+  chat.prompt = Json(read_input(body));
+  chat.options.tools = read_tools(body);
+  chat.one_call = !body.flag("parallel_tool_calls", true);
+  if (const Json* reasoning = body.find("reasoning"))
+    if (const Json* effort = reasoning->as_object().if_contains("effort");
+        effort != nullptr && effort->is_string())
+      chat.options.template_extra["reasoning_effort"] = *effort;
+  GenerationConfig& config = chat.generation.gen_config;
+  config.do_sample = true;
+  config.temperature = static_cast<float>(body.number("temperature", 0.7));
+  config.top_p = static_cast<float>(body.number("top_p", 1));
+  config.top_k = 40;
+  config.max_new_tokens = body.integer("max_output_tokens");
+  chat.stream = body.flag("stream", false);
+  set_parser(chat, service);
+  request.echo = echo_of(body, request);
+  return request;
+}
+
+}  // namespace lmdeploy

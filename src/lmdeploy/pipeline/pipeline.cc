@@ -85,6 +85,8 @@ void require_one_choice(const GenerationConfig& gen_config) {
 
 Pipeline::Pipeline(const PipelineConfig& config) : impl_(std::make_unique<Impl>(config)) {}
 
+Pipeline::Pipeline(LoadedModel loaded) : impl_(std::make_unique<Impl>(std::move(loaded))) {}
+
 Pipeline::~Pipeline() { close(); }
 
 std::unique_ptr<ResponseStream> Pipeline::submit(const Prompt& prompt, const GenerationConfig& gen_config,

@@ -141,11 +141,15 @@ struct ChatSession {
   std::vector<int> token_ids;  // [step]: what the engine holds for it
 };
 
+struct LoadedModel;
+
 /// Thread-safe: any number of threads may run prompts at once.
 class Pipeline {
  public:
   /// Loads the model. Throws Error with the path and what to do.
   explicit Pipeline(const PipelineConfig& config);
+  /// Over a model that the caller has loaded or made (loaded_model.h).
+  explicit Pipeline(LoadedModel loaded);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;

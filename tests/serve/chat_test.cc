@@ -1,0 +1,276 @@
+// /v1/chat/completions: whole and streamed answers, their counts, thoughts and calls, and what is refused.
+#include <gtest/gtest.h>
+
+#include "lmdeploy/core/error.h"
+#include "scripted_server.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+constexpr const char* kChat = "/v1/chat/completions";
+
+std::string body_with(const std::string& more = "") {
+  return R"({"messages":[{"role":"user","content":"hi"}])" + (more.empty() ? "" : "," + more) + "}";
+}
+
+const JsonObject& choice(const Json& answer, size_t index = 0) {
+  return answer.as_object().at("choices").as_array().at(index).as_object();
+}
+const JsonObject& message(const Json& answer, size_t index = 0) {
+  return choice(answer, index).at("message").as_object();
+}
+std::string text(const Json& value) { return std::string(value.as_string()); }
+const JsonObject& error(const Json& answer) { return answer.as_object().at("error").as_object(); }
+
+struct Streamed {
+  std::string content, reasoning, finish, arguments, name;
+  int roles = 0, chunks = 0;
+  Json usage;
+  bool done = false;
+};
+Streamed joined(const RawReply& reply) {
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_TRUE(reply.headers.at("content-type").starts_with("text/event-stream"));
+  Streamed all;
+  for (const Json& event : events_of(reply.body)) {
+    EXPECT_FALSE(all.done) << "an event after [DONE]";
+    if (event.is_string()) {
+      all.done = true;
+      continue;
+    }
+    const JsonArray& choices = event.as_object().at("choices").as_array();
+    if (choices.empty()) {
+      all.usage = event.as_object().at("usage");
+      continue;
+    }
+    ++all.chunks;
+    const JsonObject& one = choices[0].as_object();
+    const JsonObject& delta = one.at("delta").as_object();
+    if (delta.contains("role")) ++all.roles;
+    if (const Json* content = delta.if_contains("content")) all.content += text(*content);
+    if (const Json* reasoning = delta.if_contains("reasoning_content")) all.reasoning += text(*reasoning);
+    if (const Json* calls = delta.if_contains("tool_calls"))
+      for (const Json& call : calls->as_array()) {
+        const JsonObject& function = call.as_object().at("function").as_object();
+        if (const Json* name = function.if_contains("name")) all.name += text(*name);
+        all.arguments += text(function.at("arguments"));
+      }
+    if (!one.at("finish_reason").is_null()) all.finish = text(one.at("finish_reason"));
+  }
+  EXPECT_TRUE(all.done);
+  return all;
+}
+
+TEST(ChatRoute, WholeAnswer) {
+  ScriptedServer server({.answer = "Hello, 世界"});
+  const Json answer = server.post_json(kChat, body_with());
+  EXPECT_EQ(text(message(answer).at("content")), "Hello, 世界");
+  EXPECT_EQ(text(message(answer).at("role")), "assistant");
+  EXPECT_EQ(text(choice(answer).at("finish_reason")), "stop");
+  const JsonObject& usage = answer.as_object().at("usage").as_object();
+  EXPECT_EQ(usage.at("completion_tokens").as_int64(), 13);
+  EXPECT_EQ(usage.at("total_tokens").as_int64(), usage.at("prompt_tokens").as_int64() + 13);
+  EXPECT_TRUE(text(answer.as_object().at("id")).starts_with("chatcmpl-"));
+}
+
+TEST(ChatRoute, StreamedAnswerHasOneRoleAndNoBrokenCharacter) {
+  ScriptedServer server({.answer = "a世b"});
+  const Streamed all =
+      joined(server.post(kChat, body_with(R"("stream":true,"stream_options":{"include_usage":true})")));
+  EXPECT_EQ(all.content, "a世b");
+  EXPECT_EQ(all.content.find("\xEF\xBF\xBD"), std::string::npos);
+  EXPECT_EQ(all.roles, 1);
+  EXPECT_EQ(all.finish, "stop");
+  ASSERT_TRUE(all.usage.is_object());
+  EXPECT_EQ(all.usage.get_object().at("completion_tokens").as_int64(), 5);
+}
+
+TEST(ChatRoute, StopAndLength) {
+  ScriptedServer server({.answer = "one two three"});
+  const Json stopped = server.post_json(kChat, body_with(R"("stop":["two"])"));
+  EXPECT_EQ(text(message(stopped).at("content")), "one ");
+  EXPECT_EQ(text(choice(stopped).at("finish_reason")), "stop");
+  const Json cut = server.post_json(kChat, body_with(R"("max_tokens":9,"max_completion_tokens":3)"));
+  EXPECT_EQ(text(message(cut).at("content")), "one");
+  EXPECT_EQ(text(choice(cut).at("finish_reason")), "length");
+}
+
+TEST(ChatRoute, SeveralChoices) {
+  ScriptedServer server({.answer = "abc"});
+  const Json answer = server.post_json(kChat, body_with(R"("n":3)"));
+  ASSERT_EQ(answer.as_object().at("choices").as_array().size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(choice(answer, i).at("index").to_number<size_t>(), i);
+    EXPECT_EQ(text(message(answer, i).at("content")), "abc");
+  }
+  const JsonObject& usage = answer.as_object().at("usage").as_object();
+  const Json single = server.post_json(kChat, body_with());
+  EXPECT_EQ(usage.at("prompt_tokens"), single.as_object().at("usage").as_object().at("prompt_tokens"))
+      << "the prompt counts once";
+  EXPECT_EQ(usage.at("completion_tokens").as_int64(), 9);
+}
+
+TEST(ChatRoute, Logprobs) {
+  ScriptedServer server({.answer = "ab"});
+  const Json answer =
+      server.post_json(kChat, body_with(R"("logprobs":true,"top_logprobs":3,"temperature":0)"));
+  const JsonArray& content = choice(answer).at("logprobs").as_object().at("content").as_array();
+  ASSERT_EQ(content.size(), 2U);
+  for (const Json& entry : content) {
+    EXPECT_EQ(entry.as_object().at("top_logprobs").as_array().size(), 3U);
+    EXPECT_EQ(entry.as_object().at("top_logprobs").as_array()[0].as_object().at("token"),
+              entry.as_object().at("token"));
+  }
+  EXPECT_EQ(text(content[0].as_object().at("token")), "a");
+  const Json bare = server.post_json(kChat, body_with(R"("logprobs":true)"));
+  const JsonArray& entries = choice(bare).at("logprobs").as_object().at("content").as_array();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_TRUE(entries[0].as_object().at("top_logprobs").as_array().empty());
+  EXPECT_EQ(text(error(server.post_json(kChat, body_with(R"("top_logprobs":2)"), 400)).at("param")),
+            "top_logprobs");
+}
+
+constexpr const char* kCallText =
+    "Sure. <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+constexpr const char* kTools =
+    R"("tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}])";
+
+ScriptOptions with_parsers(const std::string& answer, const std::string& reasoning,
+                           const std::string& calls) {
+  ScriptOptions options;
+  options.answer = answer;
+  options.service.parsers = {reasoning, calls};
+  return options;
+}
+
+TEST(ChatRoute, ToolCalls) {
+  ScriptedServer server(with_parsers(kCallText, "", "qwen"));
+  const Json answer = server.post_json(kChat, body_with(kTools));
+  EXPECT_EQ(text(choice(answer).at("finish_reason")), "tool_calls");
+  const JsonObject& call = message(answer).at("tool_calls").as_array().at(0).as_object();
+  EXPECT_EQ(text(call.at("type")), "function");
+  EXPECT_EQ(text(call.at("function").as_object().at("name")), "weather");
+  EXPECT_EQ(parse_json(text(call.at("function").as_object().at("arguments")), "arguments"),
+            parse_json(R"({"city":"Oslo"})", "want"));
+  const Streamed all = joined(server.post(kChat, body_with(std::string(kTools) + R"(,"stream":true)")));
+  EXPECT_EQ(all.name, "weather");
+  EXPECT_EQ(all.arguments, text(call.at("function").as_object().at("arguments")));
+  EXPECT_EQ(all.content, text(message(answer).at("content")));
+  EXPECT_EQ(all.finish, "tool_calls");
+}
+
+TEST(ChatRoute, WithoutToolsNothingIsTakenForACall) {
+  ScriptedServer server(with_parsers(kCallText, "", "qwen"));
+  EXPECT_EQ(text(message(server.post_json(kChat, body_with())).at("content")), kCallText);
+  EXPECT_EQ(text(message(server.post_json(kChat, body_with(std::string(kTools) + R"(,"tool_choice":"none")")))
+                     .at("content")),
+            kCallText);
+}
+
+TEST(ChatRoute, ToolsWithoutAParserAreRefused) {
+  ScriptedServer server({.answer = kCallText});
+  const Json answer = server.post_json(kChat, body_with(kTools), 400);
+  EXPECT_EQ(text(error(answer).at("param")), "tools");
+  EXPECT_NE(text(error(answer).at("message")).find("--tool-call-parser"), std::string::npos);
+}
+
+TEST(ChatRoute, Thoughts) {
+  ScriptedServer server(with_parsers("<think>\nhm\n</think>\n\nyes", "qwen-qwq", ""));
+  const Json answer = server.post_json(kChat, body_with());
+  EXPECT_EQ(text(message(answer).at("reasoning_content")), "hm");
+  EXPECT_EQ(text(message(answer).at("content")), "yes");
+  const Streamed all = joined(server.post(kChat, body_with(R"("stream":true)")));
+  EXPECT_EQ(all.reasoning, "hm");
+  EXPECT_EQ(all.content, "yes");
+}
+
+TEST(ChatRoute, RefusalsNameTheField) {
+  ScriptedServer server({.answer = "x"});
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("temperature":-0.1)", "temperature"},
+      {R"("temperature":"hot")", "temperature"},
+      {R"("temperature":2.5)", "temperature"},
+      {R"("top_p":0)", "top_p"},
+      {R"("top_k":-2)", "top_k"},
+      {R"("top_k":1.5)", "top_k"},
+      {R"("n":0)", "n"},
+      {R"("logit_bias":{"999999999":1})", "logit_bias"},
+      {R"("logit_bias":{"5":101})", "logit_bias"},
+      {R"("logit_bias":{"yes":1})", "logit_bias"},
+      {R"("max_tokens":0)", "max_tokens"},
+      {R"("stop":5)", "stop"},
+      {R"("repetition_penalty":0)", "repetition_penalty"},
+      {R"("response_format":{"type":"json_shema"})", "response_format"},
+      {R"("stream":"yes")", "stream"},
+      {R"("continue_final_message":true,"add_generation_prompt":true)", "continue_final_message"}};
+  for (const auto& [field, param] : cases) {
+    const Json answer = server.post_json(kChat, body_with(field), 400);
+    EXPECT_EQ(error(answer).at("param"), Json(param)) << field;
+    EXPECT_EQ(answer.as_object().at("object"), Json("error"));
+  }
+}
+
+TEST(ChatRoute, HarmlessUnknownFieldsAndRoles) {
+  ScriptedServer server({.answer = "ok"});
+  EXPECT_EQ(
+      text(message(server.post_json(
+                       kChat,
+                       body_with(
+                           R"("metadata":{},"store":true,"x_foo":1,"user":"u","parallel_tool_calls":true)")))
+               .at("content")),
+      "ok");
+  const std::string developer =
+      R"({"messages":[{"role":"developer","content":"be nice"},{"role":"user","content":"hi","name":"bob","refusal":null}]})";
+  EXPECT_EQ(text(message(server.post_json(kChat, developer)).at("content")), "ok");
+  const std::string system =
+      R"({"messages":[{"role":"system","content":"be nice"},{"role":"user","content":"hi"}]})";
+  EXPECT_EQ(server.post_json("/v1/render", developer), server.post_json("/v1/render", system));
+}
+
+TEST(ChatRoute, BadBodies) {
+  ScriptedServer server({.answer = "x"});
+  for (const char* body : {"{\"model\":", "[]", "null", "\"x\"", "3", "", "{\"messages\":5}",
+                           "{\"messages\":[]}", "{\"messages\":[3]}", "{}"}) {
+    const Json answer = server.post_json(kChat, body, 400);
+    EXPECT_TRUE(error(answer).at("message").is_string()) << body;
+  }
+  EXPECT_EQ(server.connect().post(kChat, body_with(), "Content-Type: text/plain\r\n").status, 415);
+  EXPECT_EQ(server.get(kChat).status, 405);
+  EXPECT_EQ(server.get("/v1/nothing").status, 404);
+  EXPECT_EQ(server.pipeline().engine().stats().prompt_tokens, 0) << "nothing reached the engine";
+}
+
+TEST(ChatRoute, PromptThatDoesNotFit) {
+  ScriptedServer server({.answer = "x", .endless = true, .session_len = 64});
+  const std::string long_text(80, 'q');
+  for (const char* stream : {"false", "true"}) {
+    const Json answer =
+        server.post_json(kChat, cat(R"({"messages":")", long_text, R"(","stream":)", stream, "}"), 400);
+    EXPECT_EQ(text(error(answer).at("code")), "context_length_exceeded");
+    EXPECT_NE(text(error(answer).at("message")).find("80"), std::string::npos);
+    EXPECT_NE(text(error(answer).at("message")).find("64"), std::string::npos);
+  }
+  const Json fits = server.post_json(kChat, cat(R"({"messages":")", std::string(63, 'q'), R"("})"));
+  EXPECT_EQ(fits.as_object().at("usage").as_object().at("completion_tokens").as_int64(), 1);
+  EXPECT_EQ(text(choice(fits).at("finish_reason")), "length");
+}
+
+TEST(ChatRoute, CachedTokens) {
+  ScriptedServer server({.answer = "x", .prefix_caching = true});
+  const std::string body = cat(R"({"max_tokens":1,"messages":")", std::string(70, 'q'), R"("})");
+  const auto cached = [&] {
+    return server.post_json(kChat, body)
+        .as_object()
+        .at("usage")
+        .as_object()
+        .at("prompt_tokens_details")
+        .as_object()
+        .at("cached_tokens")
+        .as_int64();
+  };
+  EXPECT_EQ(cached(), 0);
+  EXPECT_EQ(cached(), 64);
+}
+
+}  // namespace
+}  // namespace lmdeploy::testing

@@ -1,0 +1,302 @@
+// The other protocols: completions, generate, interactive, messages, responses, helpers.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lmdeploy/core/error.h"
+#include "scripted_server.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+constexpr const char* kVersion = "anthropic-version: 2023-06-01\r\n";
+std::string text(const Json& value) { return std::string(value.as_string()); }
+
+/// The values of `key` in all events that have it, joined.
+std::string joined(const std::vector<Json>& events, std::string_view type, const char* key) {
+  std::string all;
+  for (const Json& event : events)
+    if (event.is_object() && event.get_object().contains("type") &&
+        event.get_object().at("type").as_string() == type) {
+      const Json& value = event.get_object().at(key);
+      all += value.is_object() ? to_json_text(value) : text(value);
+    }
+  return all;
+}
+std::vector<std::string> types(const std::vector<Json>& events) {
+  std::vector<std::string> all;
+  for (const Json& event : events) {
+    const std::string type = text(event.as_object().at("type"));
+    if (all.empty() || all.back() != type) all.push_back(type);
+  }
+  return all;
+}
+
+TEST(CompletionsRoute, ListOfPromptsInOrderWithEcho) {
+  ScriptedServer server({.answer = "0123456789", .endless = true});
+  const Json answer =
+      server.post_json("/v1/completions", R"({"prompt":["a","abc"],"max_tokens":4,"n":2,"echo":true})");
+  const JsonArray& choices = answer.as_object().at("choices").as_array();
+  ASSERT_EQ(choices.size(), 4U);
+  const char* want[] = {"a0123", "a0123", "abc2345", "abc2345"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(choices[i].as_object().at("index").to_number<size_t>(), i);
+    EXPECT_EQ(text(choices[i].as_object().at("text")), want[i]);
+  }
+  EXPECT_EQ(answer.as_object().at("usage").as_object().at("prompt_tokens").as_int64(), 4);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":[]})").status, 400);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":[["x"]]})").status, 400);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","suffix":"b"})").status, 400);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","logprobs":-1})").status, 400);
+}
+
+TEST(CompletionsRoute, Logprobs) {
+  ScriptedServer server({.answer = "xyz"});
+  const Json answer =
+      server.post_json("/v1/completions", R"({"prompt":"p","max_tokens":3,"logprobs":2,"temperature":0})");
+  const JsonObject& logprobs =
+      answer.as_object().at("choices").as_array()[0].as_object().at("logprobs").as_object();
+  for (const char* key : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+    EXPECT_EQ(logprobs.at(key).as_array().size(), 3U);
+  EXPECT_EQ(logprobs.at("text_offset").as_array()[2].as_int64(), 2);
+}
+
+TEST(GenerateRoute, IdsInAndOut) {
+  ScriptedServer server({.answer = "hey"});
+  const Json answer =
+      server.post_json("/generate", R"({"input_ids":[65],"max_tokens":9,"return_logprob":true})");
+  EXPECT_EQ(text(answer.as_object().at("text")), "hey");
+  EXPECT_EQ(answer.as_object().at("output_ids").as_array().size(), 3U);
+  const JsonObject& meta = answer.as_object().at("meta_info").as_object();
+  EXPECT_EQ(text(meta.at("finish_reason").as_object().at("type")), "stop");
+  EXPECT_EQ(meta.at("output_token_logprobs").as_array().size(), 3U);
+  EXPECT_EQ(server.post("/generate", R"({"input_ids":[65],"prompt":"x"})").status, 400);
+  EXPECT_EQ(server.post("/generate", "{}").status, 400);
+  EXPECT_EQ(server.post("/generate", R"({"prompt":""})").status, 400);
+  const RawReply stream = server.post("/generate", R"({"prompt":"x","stream":true})");
+  EXPECT_NE(stream.body.find("[DONE]"), std::string::npos);
+}
+
+TEST(InteractiveRoute, KeepsTheConversation) {
+  ScriptedServer server({.answer = "fine"});
+  const std::string first = R"({"prompt":"hi","session_id":3,"interactive_mode":true})";
+  const Json one = server.post_json("/v1/chat/interactive", first);
+  EXPECT_EQ(text(one.as_object().at("text")), "fine");
+  EXPECT_EQ(one.as_object().at("history_tokens").as_int64(), 0);
+  const Json two = server.post_json("/v1/chat/interactive", first);
+  EXPECT_GT(two.as_object().at("history_tokens").as_int64(), one.as_object().at("input_tokens").as_int64());
+  EXPECT_EQ(server.pipeline().engine().stats().sessions, 1);
+  server.post_json("/v1/chat/interactive", R"({"prompt":"","session_id":3,"request_output_len":0})");
+  const Json fresh = server.post_json("/v1/chat/interactive", R"({"prompt":"hi","session_id":3})");
+  EXPECT_EQ(fresh.as_object().at("history_tokens").as_int64(), 0);
+  server.await_idle();
+  EXPECT_EQ(server.pipeline().engine().stats().sessions, 0);
+}
+
+TEST(InteractiveRoute, StreamIsOneObjectALine) {
+  ScriptedServer server({.answer = "fine"});
+  const RawReply reply = server.post("/v1/chat/interactive", R"({"prompt":"hi","stream":true})");
+  EXPECT_EQ(reply.body.find("data:"), std::string::npos);
+  std::string all, finish;
+  size_t at = 0;
+  while (at < reply.body.size()) {
+    const size_t end = reply.body.find('\n', at);
+    const Json line = parse_json(reply.body.substr(at, end - at), "line");
+    all += text(line.as_object().at("text"));
+    if (!line.as_object().at("finish_reason").is_null()) finish += text(line.as_object().at("finish_reason"));
+    at = end + 1;
+  }
+  EXPECT_EQ(all, "fine");
+  EXPECT_EQ(finish, "stop");
+}
+
+TEST(InteractiveRoute, CancelAndSecondRequestWaits) {
+  ScriptedServer server({.answer = "endless ", .endless = true});
+  RawClient client = server.connect();
+  const std::string body = R"({"prompt":"hi","session_id":4,"interactive_mode":true})";
+  client.send(cat(
+      "POST /v1/chat/interactive HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ",
+      body.size(), "\r\n\r\n", body));
+  server.await_running(1);
+  std::thread second([&] {
+    const Json answer = server.post_json("/v1/chat/interactive",
+                                         R"({"prompt":"more","session_id":4,"request_output_len":3})");
+    EXPECT_GT(answer.as_object().at("history_tokens").as_int64(), 0);
+  });
+  EXPECT_EQ(server.post("/v1/chat/interactive", R"({"prompt":"","cancel":true})").status, 400);
+  server.post_json("/v1/chat/interactive", R"({"prompt":"","session_id":4,"cancel":true})");
+  const RawReply reply = client.read_reply();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_NE(reply.body.find("\"abort\""), std::string::npos);
+  second.join();
+  server.await_idle();
+}
+
+TEST(InteractiveRoute, FullIsAnOrdinaryAnswer) {
+  ScriptedServer server({.answer = "x", .session_len = 64});
+  const Json answer = server.post_json("/v1/chat/interactive",
+                                       cat(R"({"prompt":")", std::string(100, 'q'), R"(","session_id":1})"));
+  EXPECT_EQ(text(answer.as_object().at("text")), "");
+  EXPECT_EQ(text(answer.as_object().at("finish_reason")), "length");
+}
+
+ScriptOptions talking(const std::string& answer) {
+  ScriptOptions options;
+  options.answer = answer;
+  options.service.parsers = {"qwen-qwq", "qwen"};
+  return options;
+}
+constexpr const char* kEverything =
+    "<think>\nhm\n</think>\n\nSure. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+
+TEST(MessagesRoute, BlocksWholeAndStreamed) {
+  ScriptedServer server(talking(kEverything));
+  const std::string body =
+      R"({"max_tokens":500,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","input_schema":{"type":"object"}}])";
+  const Json answer = server.post_json("/v1/messages", body + "}", 200, kVersion);
+  const JsonArray& blocks = answer.as_object().at("content").as_array();
+  ASSERT_EQ(blocks.size(), 3U);
+  EXPECT_EQ(text(blocks[0].as_object().at("thinking")), "hm");
+  EXPECT_EQ(text(blocks[1].as_object().at("type")), "text");
+  EXPECT_EQ(blocks[2].as_object().at("input"), parse_json(R"({"x":1})", "want"));
+  EXPECT_EQ(text(answer.as_object().at("stop_reason")), "tool_use");
+  const std::vector<Json> events =
+      events_of(server.post("/v1/messages", body + R"(,"stream":true})", kVersion).body);
+  EXPECT_EQ(text(events.front().as_object().at("type")), "message_start");
+  EXPECT_EQ(text(events.back().as_object().at("type")), "message_stop");
+  int opened = 0, closed = 0;
+  for (const Json& event : events) {
+    opened += event.as_object().at("type") == "content_block_start";
+    closed += event.as_object().at("type") == "content_block_stop";
+  }
+  EXPECT_EQ(opened, 3);
+  EXPECT_EQ(closed, 3);
+  EXPECT_NE(joined(events, "content_block_delta", "delta").find(R"("partial_json":"{\"x\": 1}")"),
+            std::string::npos);
+}
+
+TEST(MessagesRoute, StopSequenceIsNamed) {
+  ScriptedServer server({.answer = "one two three"});
+  const Json answer = server.post_json(
+      "/v1/messages",
+      R"({"max_tokens":50,"stop_sequences":["xx","two"],"messages":[{"role":"user","content":"hi"}]})", 200,
+      kVersion);
+  EXPECT_EQ(text(answer.as_object().at("stop_reason")), "stop_sequence");
+  EXPECT_EQ(text(answer.as_object().at("stop_sequence")), "two");
+  EXPECT_EQ(text(answer.as_object().at("content").as_array()[0].as_object().at("text")), "one ");
+}
+
+TEST(MessagesRoute, ErrorsInTheirShape) {
+  ScriptedServer server({.answer = "x"});
+  EXPECT_EQ(text(server.post_json("/v1/messages", "{}", 400).as_object().at("type")), "error");
+  EXPECT_EQ(server.post("/v1/messages", R"({"messages":[{"role":"user","content":"x"}]})", kVersion).status,
+            400)
+      << "max_tokens";
+  EXPECT_EQ(
+      server.post("/v1/messages", R"({"max_tokens":5,"messages":[{"role":"robot","content":"x"}]})", kVersion)
+          .status,
+      400);
+  EXPECT_EQ(
+      server
+          .post("/v1/messages",
+                R"({"max_tokens":5,"messages":[{"role":"user","content":[{"type":"image"}]}]})", kVersion)
+          .status,
+      400);
+  const Json count = server.post_json("/v1/messages/count_tokens",
+                                      R"({"messages":[{"role":"user","content":"x"}]})", 200, kVersion);
+  EXPECT_GT(count.as_object().at("input_tokens").as_int64(), 1);
+}
+
+TEST(MessagesRoute, ToolResultsReachTheTemplate) {
+  ScriptedServer server({.answer = "x"});
+  const char* body = R"({"max_tokens":5,"messages":[{"role":"user","content":"w?"},
+    {"role":"assistant","content":[{"type":"text","text":"let me see"},{"type":"tool_use","id":"t1","name":"f","input":{"x":1}}]},
+    {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"21 degrees"}]}]}]})";
+  server.post_json("/v1/messages", body, 200, kVersion);
+}
+
+TEST(ResponsesRoute, ItemsWholeAndStreamed) {
+  ScriptedServer server(talking(kEverything));
+  const std::string body =
+      R"({"input":"hi","instructions":"be nice","tools":[{"type":"function","name":"f","parameters":{"type":"object"}}])";
+  const Json answer = server.post_json("/v1/responses", body + "}");
+  const JsonArray& output = answer.as_object().at("output").as_array();
+  ASSERT_EQ(output.size(), 3U);
+  EXPECT_EQ(text(output[0].as_object().at("type")), "reasoning");
+  EXPECT_EQ(text(output[1].as_object().at("type")), "message");
+  EXPECT_EQ(text(output[2].as_object().at("arguments")), "{\"x\": 1}");
+  EXPECT_EQ(text(answer.as_object().at("status")), "completed");
+  EXPECT_EQ(text(answer.as_object().at("instructions")), "be nice");
+  const std::vector<Json> events = events_of(server.post("/v1/responses", body + R"(,"stream":true})").body);
+  EXPECT_EQ(types(events).front(), "response.created");
+  EXPECT_EQ(types(events).back(), "response.completed");
+  for (size_t i = 0; i < events.size(); ++i)
+    EXPECT_EQ(events[i].as_object().at("sequence_number").to_number<size_t>(), i);
+  EXPECT_EQ(joined(events, "response.reasoning_text.delta", "delta"), "hm");
+  EXPECT_EQ(joined(events, "response.function_call_arguments.delta", "delta"), "{\"x\": 1}");
+  const JsonArray& last = events.back().as_object().at("response").as_object().at("output").as_array();
+  ASSERT_EQ(last.size(), 3U);
+  EXPECT_EQ(joined(events, "response.output_text.delta", "delta"),
+            text(last[1].as_object().at("content").as_array()[0].as_object().at("text")));
+}
+
+TEST(ResponsesRoute, ConversationsAndRefusals) {
+  ScriptedServer server({.answer = "0123456789", .endless = true});
+  const char* items =
+      R"({"max_output_tokens":3,"input":[{"role":"user","content":[{"type":"input_text","text":"w?"}]},
+    {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"21"}]})";
+  const Json answer = server.post_json("/v1/responses", items);
+  EXPECT_EQ(text(answer.as_object().at("status")), "incomplete");
+  EXPECT_EQ(text(answer.as_object().at("incomplete_details").as_object().at("reason")), "max_output_tokens");
+  for (const char* body :
+       {"{}", R"({"input":5})", R"({"input":[]})", R"({"input":[{"type":"image"}]})",
+        R"({"input":"x","previous_response_id":"r"})", R"({"input":"x","truncation":"auto"})",
+        R"({"input":"x","tools":[{"type":"web_search"}]})"})
+    EXPECT_EQ(server.post("/v1/responses", body).status, 400) << body;
+}
+
+TEST(TokenRoutes, EncodeDecodeRender) {
+  ScriptedServer server;
+  const Json one = server.post_json("/v1/encode", R"({"input":"abc"})");
+  EXPECT_EQ(one.as_object().at("length").to_number<int>(), 3);
+  const Json two = server.post_json("/v1/encode", R"({"input":["a","bc"]})");
+  EXPECT_EQ(two.as_object().at("input_ids").as_array()[1].as_array().size(), 2U);
+  EXPECT_EQ(text(server.post_json("/v1/decode", R"({"ids":[97,98]})").as_object().at("text")), "ab");
+  const Json prompt = server.post_json("/v1/render", R"({"messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(text(prompt.as_object().at("prompt")), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(ScoreRoutes, Perplexity) {
+  ScriptedServer server;
+  EXPECT_GT(server.post_json("/get_ppl", R"({"input":"some text"})").as_object().at("ppl").as_double(), 0);
+  EXPECT_EQ(server.post_json("/get_ppl", R"({"input":["ab","cd"]})").as_object().at("ppl").as_array().size(),
+            2U);
+  EXPECT_EQ(server.post("/get_ppl", R"({"input":"a"})").status, 400);
+  EXPECT_EQ(server.post("/pooling", R"({"input":"a"})").status, 400);
+  EXPECT_EQ(server.post("/v1/embeddings", R"({"input":"a"})").status, 400);
+  EXPECT_EQ(server.post("/update_weights", "{}").status, 501);
+  EXPECT_EQ(server.get("/distserve/engine_info").status, 501);
+}
+
+TEST(SleepRoutes, SleepAndWake) {
+  ScriptOptions options;
+  options.answer = "x";
+  std::atomic<int> opened = 0;
+  options.service.open_model = [&]() -> std::shared_ptr<Pipeline> {
+    ++opened;
+    throw Error(ErrorCode::kIo, "the disk is gone");
+  };
+  ScriptedServer server(options);
+  EXPECT_EQ(server.post("/sleep?level=3", "").status, 400);
+  EXPECT_EQ(server.post("/sleep?level=1", "").status, 200);
+  EXPECT_NE(server.get("/is_sleeping").body.find("true"), std::string::npos);
+  EXPECT_EQ(server.post("/v1/chat/completions", R"({"messages":"x"})").status, 503);
+  EXPECT_EQ(server.post("/wakeup?tags=weights", "").status, 200);
+  EXPECT_EQ(opened, 0) << "only one of the two tags came";
+  EXPECT_EQ(server.post("/wakeup?tags=kv_cache", "").status, 500);
+  EXPECT_EQ(opened, 1);
+  EXPECT_NE(server.get("/is_sleeping").body.find("true"), std::string::npos) << "it may be tried again";
+}
+
+}  // namespace
+}  // namespace lmdeploy::testing

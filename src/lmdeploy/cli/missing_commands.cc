@@ -23,7 +23,6 @@ constexpr MissingCommand kServe[] = {
     {"api_server", "OpenAI-compatible server", kUsePipeline},
     {"api_client", "Terminal client of an api_server", "lmdeploy chat MODEL"},
     {"gradio", "Web page to chat with a model", "lmdeploy chat MODEL"},
-    {"proxy", "Distributes requests over api_servers", "one pipeline per process"},
     {"triton_client", "Terminal client of a Triton server", "lmdeploy chat MODEL"},
 };
 constexpr MissingCommand kLite[] = {

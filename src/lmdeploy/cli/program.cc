@@ -100,6 +100,7 @@ int run_program(const std::vector<std::string>& arguments, std::ostream& out, st
     program.get_formatter()->column_width(40);
     add_chat_command(program, context);
     add_missing_commands(program, context);
+    add_proxy_command(*program.get_subcommand("serve"), context);
     add_convert_command(program, context);
     add_list_command(program, context);
     add_check_env_command(program, context);

@@ -147,6 +147,25 @@ TEST(Proxy, NodesThatCannotBeAdded) {
   EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
 }
 
+TEST(Proxy, ASilentNodeIsNotWaitedFor) {
+  RawListener silent;
+  ProxyOptions options = quick_probes();
+  options.probes.timeout = milliseconds(30);
+  Front front(options);
+  EXPECT_EQ(front.add(silent.url()), "\"Failed to add, please check the input url.\"");
+}
+
+TEST(Proxy, IdleConnectionsToNodesAreClosed) {
+  FakeNode node;
+  ProxyOptions options = quick_probes();
+  options.client.keep_timeout = milliseconds(30);
+  Front front(options);
+  front.add(node);
+  EXPECT_EQ(send_many(front, 40, 8), 0);
+  front->nodes().remove(node.url());  // no more probes
+  poll_until("no connection", [&] { return node.num_connections() == 0; });
+}
+
 TEST(Proxy, TerminateEndsTheNodes) {
   FakeNode one, two, three;
   Front front;
@@ -261,7 +280,7 @@ TEST(Proxy, F76_LoadIsSpread) {
 }
 
 TEST(Proxy, F76_ASlowNodeGetsLess) {
-  FakeNode one({{"m"}, 5}), slow({{"m"}, 15}), three({{"m"}, 5});
+  FakeNode one({{"m"}, 40}), slow({{"m"}, 120}), three({{"m"}, 40});
   for (const Strategy strategy : {Strategy::kMinExpectedLatency, Strategy::kMinObservedLatency}) {
     ProxyOptions options = quick_probes();
     options.strategy = strategy;

@@ -17,11 +17,22 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+http::ClientOptions limited(http::ClientOptions options, const ProbeOptions& probe) {
+  options.connect_timeout = options.answer_timeout = options.piece_timeout = options.write_timeout =
+      probe.timeout;
+  options.max_kept = 0;
+  return options;
+}
+
 /// One thread runs all of it, so nothing here needs a mutex.
 class Probes::Impl {
  public:
-  Impl(NodeTable& table, http::ClientOptions client_options, ProbeOptions options)
-      : table_(table), options_(options), client_(limited(std::move(client_options), options)) {
+  Impl(NodeTable& table, http::ClientOptions client_options, ProbeOptions options,
+       std::function<void()> each_round)
+      : table_(table),
+        options_(options),
+        each_round_(std::move(each_round)),
+        client_(limited(std::move(client_options), options)) {
     asio::co_spawn(io_, watch(), asio::detached);
     table_.set_on_failure([wake = wake_] { wake.set(); });
     thread_ = std::thread([this] { io_.run(); });
@@ -46,15 +57,9 @@ class Probes::Impl {
     milliseconds retry{0};
   };
 
-  static http::ClientOptions limited(http::ClientOptions options, const ProbeOptions& probe) {
-    options.connect_timeout = options.answer_timeout = options.piece_timeout = options.write_timeout =
-        probe.timeout;
-    options.max_kept = 0;
-    return options;
-  }
-
   http::Task<> watch() {
     while (!stopping_) {
+      each_round_();
       const milliseconds pause = probe_those_due();
       co_await wake_.wait(pause);
     }
@@ -63,7 +68,7 @@ class Probes::Impl {
   /// How long until the next one is due.
   milliseconds probe_those_due() {
     const Clock::time_point now = Clock::now();
-    Clock::time_point next = now + options_.interval;
+    Clock::time_point next = now + std::min(options_.interval, milliseconds(30'000));
     std::map<uint64_t, Schedule> kept;
     for (const Node& node : table_.nodes()) {
       Schedule schedule = schedules_[node.id];
@@ -114,6 +119,7 @@ class Probes::Impl {
 
   NodeTable& table_;
   const ProbeOptions options_;
+  const std::function<void()> each_round_;
   asio::io_context io_;
   http::Client client_;
   http::Signal wake_;
@@ -123,8 +129,9 @@ class Probes::Impl {
   std::thread thread_;
 };
 
-Probes::Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options)
-    : impl_(std::make_unique<Impl>(table, std::move(client_options), options)) {}
+Probes::Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options,
+               std::function<void()> each_round)
+    : impl_(std::make_unique<Impl>(table, std::move(client_options), options, std::move(each_round))) {}
 Probes::~Probes() = default;
 
 }  // namespace lmdeploy::proxy

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "lmdeploy/proxy/node_table.h"
@@ -15,10 +16,15 @@ struct ProbeOptions {
   std::chrono::milliseconds timeout{5'000};      // of an answer
 };
 
+/// `options` with the time limits of a probe.
+http::ClientOptions limited(http::ClientOptions options, const ProbeOptions& probe);
+
 /// GET /health: 200 is up; 404 too, of servers that have no such route. Everything else, and silence, is out.
 class Probes {
  public:
-  Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options);
+  /// `each_round` is called now and then, twice a minute at least.
+  Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options,
+         std::function<void()> each_round);
   ~Probes();
   Probes(const Probes&) = delete;
   Probes& operator=(const Probes&) = delete;

@@ -16,15 +16,27 @@ namespace lmdeploy::proxy {
 
 using http::Exchange;
 
+namespace {
+
+void log_access(const http::AccessRecord& record) {
+  LMD_LOG(kInfo, record.client, " \"", record.method, " ", record.target, "\" ", record.status, " ",
+          record.bytes, " bytes, ", record.seconds, " s, ", record.id);
+}
+
+}  // namespace
+
 class Proxy::Impl {
  public:
   explicit Impl(ProxyOptions options)
-      : options_(std::move(options)), table_(options_.strategy), client_(options_.client) {
+      : options_(std::move(options)),
+        table_(options_.strategy),
+        client_(options_.client),
+        control_(limited(options_.client, options_.probes)) {
     load();
-    probes_.emplace(table_, options_.client, options_.probes);
+    probes_.emplace(table_, options_.client, options_.probes, [this] { client_.close_old(); });
     server_.emplace(
         options_.server, [this](Exchange& exchange) { return handle(exchange); },
-        [](int status, const std::string& message) { return error_reply(status, message); });
+        [](int status, const std::string& message) { return error_reply(status, message); }, log_access);
   }
   ~Impl() { stop(); }
 
@@ -35,6 +47,7 @@ class Proxy::Impl {
   void stop() {
     server_->stop();
     client_.close();
+    control_.close();
   }
 
  private:
@@ -82,9 +95,9 @@ class Proxy::Impl {
 
   const ProxyOptions options_;
   NodeTable table_;
-  http::Client client_;
+  http::Client client_, control_;
   ForwardContext forward_{table_, client_, options_.server.tls.has_value()};
-  RouteContext routes_{forward_, [this] { save(); }};
+  RouteContext routes_{forward_, control_, [this] { save(); }};
   std::mutex save_mutex_;
   std::optional<Probes> probes_;
   std::optional<http::Server> server_;

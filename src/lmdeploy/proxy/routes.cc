@@ -69,7 +69,7 @@ NodeBody parse_node(const http::Request& request) {
 /// GET of a path of the node; throws what the call throws.
 Task<std::string> ask_node(Exchange& exchange, RouteContext& context, const http::Url& where,
                            const char* path) {
-  http::Call call(context.forward.client);
+  http::Call call(context.control);
   exchange.set_on_gone([&call] { call.cancel(); });
   http::ClientRequest request;
   request.target = path;

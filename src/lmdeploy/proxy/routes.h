@@ -12,6 +12,7 @@ namespace lmdeploy::proxy {
 /// What routes work on.
 struct RouteContext {
   ForwardContext& forward;
+  http::Client& control;  // asks nodes about themselves; its waits are short
   /// Writes the node file, if there is one.
   std::function<void()> save;
 };

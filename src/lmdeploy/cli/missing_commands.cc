@@ -21,7 +21,6 @@ constexpr const char* kUseCheckpoint = "a checkpoint that is quantised already (
 constexpr MissingCommand kServe[] = {
     {"api_client", "Terminal client of an api_server", "any OpenAI client, or lmdeploy chat MODEL"},
     {"gradio", "Web page to chat with a model", "lmdeploy chat MODEL"},
-    {"proxy", "Distributes requests over api_servers", "one pipeline per process"},
     {"triton_client", "Terminal client of a Triton server", "lmdeploy chat MODEL"},
 };
 constexpr MissingCommand kLite[] = {

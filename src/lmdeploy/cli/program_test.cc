@@ -92,7 +92,6 @@ TEST(Program, MissingCommandsSayWhatToUse) {
        {std::vector<std::string>{"serve", "api_server", "m", "--server-port", "1"},
         {"serve", "api_client", "http://x"},
         {"serve", "gradio", "m"},
-        {"serve", "proxy"},
         {"serve", "triton_client", "x"},
         {"lite", "auto_awq", "m", "--work-dir", "w"},
         {"lite", "auto_gptq", "m"},

@@ -161,6 +161,8 @@ class Call::Impl {
 
   int status() const { return static_cast<int>(parser_->get().result_int()); }
   const Headers& headers() const { return headers_; }
+  bool sent() const { return sent_; }
+  bool timed_out() const { return sent_ && timed_out_; }
 
   Task<bool> read(std::string& piece) {
     piece.clear();
@@ -252,11 +254,11 @@ class Call::Impl {
 
   Task<> exchange(const Url& url, const ClientRequest& request) {
     num_received_ = 0;
-    timed_out_ = false;
+    sent_ = timed_out_ = false;
     buffer_.clear();
     const error_code unsent = co_await write_request(url, request);
     if (cancelled_ || timed_out_) fail("sending the request", "took too long");
-    reusable_ = !unsent;
+    sent_ = !unsent;
     // A server that refuses a long body may answer and close before it has come.
     co_await read_head(request.method == "HEAD");
   }
@@ -347,7 +349,7 @@ class Call::Impl {
   /// The answer is complete.
   void give_back() {
     deadline_.reset();
-    if (link_ && reusable_ && !cancelled_ && buffer_.size() == 0 && parser_->keep_alive())
+    if (link_ && sent_ && !cancelled_ && buffer_.size() == 0 && parser_->keep_alive())
       client_.keep(server_, std::move(link_));
     link_.reset();
   }
@@ -362,7 +364,7 @@ class Call::Impl {
   std::optional<Parser> parser_;
   Headers headers_;
   size_t num_received_ = 0;
-  bool cancelled_ = false, timed_out_ = false, reusable_ = false;
+  bool cancelled_ = false, timed_out_ = false, sent_ = false;
 };
 
 Call::Call(Client& client) : impl_(std::make_unique<Impl>(*client.impl_)) {}
@@ -370,6 +372,8 @@ Call::~Call() = default;
 Task<> Call::send(const Url& url, const ClientRequest& request) { return impl_->send(url, request); }
 int Call::status() const { return impl_->status(); }
 const Headers& Call::headers() const { return impl_->headers(); }
+bool Call::sent() const { return impl_->sent(); }
+bool Call::timed_out() const { return impl_->timed_out(); }
 Task<bool> Call::read(std::string& piece) { return impl_->read(piece); }
 void Call::cancel() { impl_->cancel(); }
 

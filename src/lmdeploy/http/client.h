@@ -79,6 +79,9 @@ class Call {
   Task<> send(const Url& url, const ClientRequest& request);
   int status() const;
   const Headers& headers() const;
+  /// Whether the server has got all of the request, and whether it took too long over its answer.
+  bool sent() const;
+  bool timed_out() const;
   /// What has come of the body, at least a byte; false: it is complete.
   Task<bool> read(std::string& piece);
   /// Ends what waits: it throws. On the same executor.

@@ -1,0 +1,1 @@
+"""The request distributor: a native program, ``lmdeploy serve proxy``."""

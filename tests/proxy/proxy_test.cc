@@ -1,0 +1,634 @@
+// The proxy between raw clients and fake nodes.
+#include "lmdeploy/proxy/proxy.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "../http/raw_client.h"
+#include "../http/tls_client.h"
+#include "fake_node.h"
+#include "lmdeploy/core/json.h"
+
+namespace lmdeploy::testing {
+namespace {
+
+using proxy::Proxy;
+using proxy::ProxyOptions;
+using proxy::Strategy;
+using std::chrono::milliseconds;
+
+void poll_until(const std::string& what, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) {
+      ADD_FAILURE() << "never came: " << what;
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+ProxyOptions quick_probes(ProxyOptions options = {}) {
+  options.probes = {milliseconds(20), milliseconds(5), milliseconds(20), milliseconds(2000)};
+  return options;
+}
+
+const std::string kBody = R"({"model": "m", "messages": "hi"})";
+const std::string kStream = R"({"model": "m", "messages": "hi", "stream": true})";
+const char* const kChat = "/v1/chat/completions";
+
+/// A proxy and what tests ask of it.
+class Front {
+ public:
+  explicit Front(ProxyOptions options = quick_probes()) : proxy_(std::move(options)) {}
+
+  Proxy& operator*() { return proxy_; }
+  Proxy* operator->() { return &proxy_; }
+  RawClient connect() const { return RawClient(proxy_.port()); }
+  std::string add(const std::string& url, const std::string& status = "null") const {
+    return connect().post("/nodes/add", "{\"url\": \"" + url + "\", \"status\": " + status + "}").body;
+  }
+  void add(const FakeNode& node) const { EXPECT_EQ(add(node.url()), "\"Added successfully\""); }
+  Json status() const { return parse_json(connect().get("/nodes/status").body, "status"); }
+  void await_up(const std::string& url, bool up) {
+    poll_until(url + (up ? " up" : " out"), [&] {
+      for (const proxy::Node& node : proxy_.nodes().nodes())
+        if (node.url == url) return node.up == up;
+      return false;
+    });
+  }
+  void expect_nothing_unfinished() {
+    poll_until("the end of all requests", [&] {
+      for (const proxy::Node& node : proxy_.nodes().nodes())
+        if (node.status.unfinished != 0) return false;
+      return true;
+    });
+  }
+
+ private:
+  Proxy proxy_;
+};
+
+/// Sends `count` requests over `concurrency` connections; the number that did not give 200.
+int send_many(const Front& front, int count, int concurrency, const std::string& body = kBody) {
+  std::atomic<int> left = count, failed = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < concurrency; ++i)
+    threads.emplace_back([&] {
+      RawClient client = front.connect();
+      while (left-- > 0) {
+        const RawReply reply = client.post(kChat, body);
+        if (reply.status != 200 || !reply.complete) ++failed;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return failed;
+}
+
+std::string whole_stream(int chunks = 3) {
+  std::string text;
+  for (int i = 0; i < chunks; ++i) text += FakeNode::chunk(i);
+  return text + "data: [DONE]\n\n";
+}
+
+TEST(Proxy, NodesComeAndGo) {
+  FakeNode one({{"m", "n"}}), two({{"m"}});
+  Front front;
+  EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
+  EXPECT_EQ(front.connect().get("/health").status, 503);
+  front.add(one);
+  EXPECT_EQ(front.add(two.url(), R"({"models": ["given"], "speed": 120, "unfinished": 3})"),
+            "\"Added successfully\"");
+  EXPECT_EQ(front.connect().get("/health").status, 200);
+  const Json status = front.status();
+  EXPECT_EQ(to_json_text(status.at(one.url()).at("models")), R"(["m","n"])");
+  EXPECT_EQ(to_json_text(status.at(two.url())),
+            R"({"models":["given"],"unfinished":0,"latency":[],"speed":1.2E2,"role":"Hybrid","up":true})");
+  const Json models = parse_json(front.connect().get("/v1/models").body, "models");
+  EXPECT_EQ(models.at("data").as_array().size(), 3u);
+  EXPECT_EQ(models.at("data").as_array()[2].at("id"), "given");
+  EXPECT_EQ(front.connect().post("/nodes/remove?node_url=" + one.url(), "").body, "\"Deleted successfully\"");
+  EXPECT_EQ(front.connect().post("/nodes/remove", "{\"url\": \"" + two.url() + "\"}").body,
+            "\"Deleted successfully\"");
+  EXPECT_EQ(front.connect().post("/nodes/remove", R"({"url": "http://unknown"})").body,
+            "\"Deleted successfully\"");
+  EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
+}
+
+TEST(Proxy, NodesThatCannotBeAdded) {
+  Front front;
+  const std::string failed = "\"Failed to add, please check the input url.\"";
+  const int free_port = RawListener().port();
+  for (const std::string& url :
+       {"http://127.0.0.1:" + std::to_string(free_port), std::string("no-url"), std::string("ftp://a")})
+    EXPECT_EQ(front.add(url), failed) << url;
+  for (const char* answer : {"HTTP/1.1 200 OK\r\n\r\nnot json", "HTTP/1.1 200 OK\r\n\r\n{\"data\": 3}",
+                             "HTTP/1.1 404 No\r\n\r\n", "garbage\r\n\r\n"}) {
+    RawListener node;
+    std::thread thread([&] {
+      RawClient connection = node.accept();
+      connection.read_head();
+      connection.send(answer);
+    });
+    EXPECT_EQ(front.add(node.url()), failed) << answer;
+    thread.join();
+  }
+  for (const char* body : {"", "[]", "{}", R"({"url": 3})", R"({"url": "http://a", "status": 3})",
+                           R"({"url": "http://a", "status": {"models": ["m"], "speed": 0}})",
+                           R"({"url": "http://a", "status": {"models": ["m"], "role": "Prefill"}})"}) {
+    const RawReply reply = front.connect().post("/nodes/add", body);
+    EXPECT_EQ(reply.status, 400) << body;
+    EXPECT_NE(reply.body.find("\"error\":{\"message\":\"request body"), std::string::npos) << reply.body;
+  }
+  EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
+}
+
+TEST(Proxy, ASilentNodeIsNotWaitedFor) {
+  RawListener silent;
+  ProxyOptions options = quick_probes();
+  options.probes.timeout = milliseconds(30);
+  Front front(options);
+  EXPECT_EQ(front.add(silent.url()), "\"Failed to add, please check the input url.\"");
+}
+
+TEST(Proxy, IdleConnectionsToNodesAreClosed) {
+  FakeNode node;
+  ProxyOptions options = quick_probes();
+  options.client.keep_timeout = milliseconds(30);
+  Front front(options);
+  front.add(node);
+  EXPECT_EQ(send_many(front, 40, 8), 0);
+  front->nodes().remove(node.url());  // no more probes
+  poll_until("no connection", [&] { return node.num_connections() == 0; });
+}
+
+TEST(Proxy, TerminateEndsTheNodes) {
+  FakeNode one, two, three;
+  Front front;
+  for (const FakeNode* node : {&one, &two, &three}) front.add(*node);
+  const auto body = [](const FakeNode& node) { return "{\"url\": \"" + node.url() + "\"}"; };
+  EXPECT_EQ(front.connect().post("/nodes/terminate", body(one)).body, "\"Terminated successfully\"");
+  EXPECT_EQ(front.connect().post("/nodes/terminate", body(one)).body, "\"Failed to terminate node URL\"");
+  two.set_status(400);  // does not allow it
+  EXPECT_EQ(front.connect().get("/nodes/terminate_all").body, "\"Failed to terminate all nodes\"");
+  two.set_status(200);
+  EXPECT_EQ(front.connect().get("/nodes/terminate_all").body, "\"All nodes terminated successfully\"");
+  for (const FakeNode* node : {&one, &three}) EXPECT_EQ(node->num_terminated(), 1);
+  EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
+}
+
+TEST(Proxy, PassesRequestsAndAnswersOn) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  const std::string body = "{ \"model\" : \"m\",\"x\":1.0,  \"unknown\": [] }";
+  const RawReply reply = front.connect().post(
+      kChat, body, "Authorization: Bearer k\r\nX-Request-Id: abc\r\nOrigin: https://page\r\n");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, "{\"node\": \"" + node.url() + "\"}");
+  EXPECT_EQ(reply.headers.at("x-request-id"), "abc");
+  EXPECT_EQ(reply.headers.at("access-control-allow-origin"), "*");
+  const http::Request got = node.last_request();
+  EXPECT_EQ(got.body, body);
+  EXPECT_EQ(got.id, "abc");
+  EXPECT_EQ(*got.headers.find("Authorization"), "Bearer k");
+  EXPECT_EQ(*got.headers.find("X-Forwarded-For"), "127.0.0.1");
+  EXPECT_EQ(front.connect().post("/v1/completions?a=b", kBody).status, 200);
+  EXPECT_EQ(node.last_request().target, "/v1/completions?a=b");
+  front.expect_nothing_unfinished();
+}
+
+TEST(Proxy, F75_StatusesAndErrorBodiesPassUnchanged) {
+  FakeNode node;
+  Front front(ProxyOptions{});
+  front.add(node);
+  for (const int status : {400, 404, 429, 500, 503}) {
+    node.set_status(status);
+    const RawReply reply = front.connect().post(kChat, kBody);
+    EXPECT_EQ(reply.status, status);
+    EXPECT_EQ(reply.body, "{\"error\": \"the node's own words\"}");
+    EXPECT_EQ(reply.headers.at("retry-after"), "7");
+  }
+}
+
+TEST(Proxy, F75_EachPieceIsPassedOnAtOnce) {
+  FakeNode node({{"m"}, 0, 10});
+  Front front;
+  front.add(node);
+  node.hold_after(4);
+  RawClient client = front.connect();
+  client.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " + std::to_string(kStream.size()) +
+              "\r\n\r\n" + kStream);
+  const std::string head = client.read_head();
+  EXPECT_NE(head.find("Content-Type: text/event-stream\r\n"), std::string::npos) << head;
+  EXPECT_NE(head.find("X-Accel-Buffering: no\r\n"), std::string::npos) << head;
+  std::string got;  // the node sends no more until all this is here
+  const std::string before = whole_stream(4).substr(0, 4 * FakeNode::chunk(0).size());
+  while (got.size() < before.size()) got += client.read_some();
+  EXPECT_EQ(got, before);
+  node.let_go();
+  EXPECT_EQ(got + client.read_to_end(), whole_stream(10));
+}
+
+TEST(Proxy, F75_AClientThatLeavesEndsTheNodesWork) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  for (const int chunks : {0, 2}) {  // before and after the first byte
+    const int gone = node.num_gone();
+    node.hold_after(chunks);
+    RawClient client = front.connect();
+    client.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kStream.size()) +
+                "\r\n\r\n" + kStream);
+    if (chunks > 0) client.read_head();
+    poll_until("the request", [&] { return node.num_requests() > gone; });
+    client.close();
+    poll_until("ClientGone at the node", [&] { return node.num_gone() > gone; });
+  }
+  front.expect_nothing_unfinished();
+  const Json status = front.status();
+  EXPECT_TRUE(status.at(node.url()).at("latency").as_array().empty());
+  EXPECT_TRUE(status.at(node.url()).at("up").as_bool());
+}
+
+TEST(Proxy, F76_LoadIsSpread) {
+  FakeNode one({{"m"}, 2}), two({{"m"}, 2}), three({{"m"}, 2}), other({{"another"}, 0});
+  for (const Strategy strategy :
+       {Strategy::kRandom, Strategy::kMinExpectedLatency, Strategy::kMinObservedLatency}) {
+    ProxyOptions options = quick_probes();
+    options.strategy = strategy;
+    Front front(options);
+    for (const FakeNode* node : {&one, &two, &three, &other}) front.add(*node);
+    const int before[] = {one.num_requests(), two.num_requests(), three.num_requests()};
+    EXPECT_EQ(send_many(front, 900, 30), 0);
+    const int counts[] = {one.num_requests() - before[0], two.num_requests() - before[1],
+                          three.num_requests() - before[2]};
+    for (const int count : counts) {
+      if (strategy == Strategy::kMinObservedLatency)
+        EXPECT_GE(count, 90);
+      else
+        EXPECT_NEAR(count, 300, 60) << static_cast<int>(strategy);
+    }
+    EXPECT_EQ(other.num_requests(), 0);
+    front.expect_nothing_unfinished();
+    EXPECT_EQ(to_json_text(front.status().at(other.url()).at("models")), R"(["another"])");
+  }
+}
+
+TEST(Proxy, F76_ASlowNodeGetsLess) {
+  FakeNode one({{"m"}, 40}), slow({{"m"}, 120}), three({{"m"}, 40});
+  for (const Strategy strategy : {Strategy::kMinExpectedLatency, Strategy::kMinObservedLatency}) {
+    ProxyOptions options = quick_probes();
+    options.strategy = strategy;
+    Front front(options);
+    for (const FakeNode* node : {&one, &slow, &three}) front.add(*node);
+    const int before = slow.num_requests();
+    EXPECT_EQ(send_many(front, 900, 30), 0);
+    EXPECT_LE(slow.num_requests() - before, 200) << static_cast<int>(strategy);
+  }
+}
+
+TEST(Proxy, PrefixAwareKeepsConversationsTogether) {
+  FakeNode one, two, three;
+  ProxyOptions options = quick_probes();
+  options.strategy = Strategy::kPrefixAware;
+  Front front(options);
+  for (const FakeNode* node : {&one, &two, &three}) front.add(*node);
+  std::set<std::string> all;
+  for (int i = 0; i < 30; ++i) {
+    std::set<std::string> nodes;
+    for (int turn = 0; turn < 3; ++turn) {
+      std::string messages = "{\"role\": \"user\", \"content\": \"I am client " + std::to_string(i) + "\"}";
+      for (int t = 0; t < turn; ++t) messages += ",{\"role\": \"user\", \"content\": \"more\"}";
+      nodes.insert(front.connect().post(kChat, "{\"model\": \"m\", \"messages\": [" + messages + "]}").body);
+    }
+    EXPECT_EQ(nodes.size(), 1u);
+    all.insert(nodes.begin(), nodes.end());
+  }
+  EXPECT_EQ(all.size(), 3u);
+}
+
+TEST(Proxy, NoRequestIsLostWhenANodeIsKilled) {
+  FakeNode one({{"m"}, 1}), two({{"m"}, 1}), three({{"m"}, 1});
+  Front front;
+  for (const FakeNode* node : {&one, &two, &three}) front.add(*node);
+  std::atomic<bool> stop = false;
+  std::thread breaks([&] {
+    for (int i = 0; i < 10 && !stop; ++i) {
+      poll_until("work", [&, seen = two.num_requests()] { return stop || two.num_requests() > seen + 5; });
+      two.kill();
+      std::this_thread::sleep_for(milliseconds(20));
+      two.restart();
+    }
+  });
+  EXPECT_EQ(send_many(front, 3000, 16), 0);
+  stop = true;
+  breaks.join();
+  front.await_up(two.url(), true);
+  const int before = two.num_requests();
+  EXPECT_EQ(send_many(front, 300, 8), 0);
+  EXPECT_GT(two.num_requests(), before + 30);  // it is back
+  front.expect_nothing_unfinished();
+}
+
+TEST(Proxy, ANodeThatDiesBeforeTheFirstByteIsReplaced) {
+  FakeNode one, two;
+  Front front;
+  front.add(one);
+  front.add(two);
+  one.break_after(0);  // its head comes, its body does not
+  two.break_after(-1);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(front.connect().post(kChat, kStream).body, whole_stream());
+  EXPECT_NE(front.connect().get("/metrics").body.find("lmdeploy_proxy_retries_total "), std::string::npos);
+}
+
+TEST(Proxy, AStreamThatBreaksSaysSo) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  node.break_after(2);
+  const RawReply reply = front.connect().post(kChat, kStream);
+  EXPECT_EQ(reply.status, 200);
+  const std::string begin = FakeNode::chunk(0) + FakeNode::chunk(1) + "data: {\"error\":";
+  EXPECT_EQ(reply.body.substr(0, begin.size()), begin);
+  EXPECT_NE(reply.body.find("\"error_code\":10402"), std::string::npos) << reply.body;
+  EXPECT_EQ(reply.body.substr(reply.body.size() - 2), "\n\n");
+  front.expect_nothing_unfinished();
+}
+
+TEST(Proxy, BusyNodesAreReplacedToo) {
+  FakeNode busy, good;
+  Front front(ProxyOptions{});
+  front.add(busy);
+  front.add(good);
+  busy.set_status(503);
+  EXPECT_EQ(send_many(front, 50, 4), 0);
+}
+
+TEST(Proxy, NodesAreOutWhileTheirHealthIsBad) {
+  FakeNode one, two;
+  Front front;
+  front.add(one);
+  front.add(two);
+  one.set_status(503);
+  front.await_up(one.url(), false);
+  const int before = one.num_requests();
+  EXPECT_EQ(send_many(front, 20, 2), 0);
+  EXPECT_EQ(one.num_requests(), before);
+  one.set_status(200);
+  front.await_up(one.url(), true);
+  EXPECT_EQ(send_many(front, 20, 2), 0);
+  EXPECT_GT(one.num_requests(), before);
+}
+
+TEST(Proxy, NoNodeAnswers) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  node.kill();
+  const RawReply reply = front.connect().post(kChat, kBody);
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.headers.at("retry-after"), "1");
+  const Json body = parse_json(reply.body, "body");
+  EXPECT_EQ(body.at("error_code"), 10402);
+  EXPECT_EQ(body.at("text"), "Failed to get response after a period of time");
+  EXPECT_EQ(front.connect().get("/health").status, 503);
+  node.restart();
+  front.await_up(node.url(), true);
+  EXPECT_EQ(front.connect().post(kChat, kBody).status, 200);
+}
+
+TEST(Proxy, NodesThatTakeTooLong) {
+  FakeNode slow, other;
+  ProxyOptions options = quick_probes();
+  options.client.answer_timeout = milliseconds(30);
+  Front front(options);
+  front.add(slow);
+  slow.hold_after(0);
+  const RawReply reply = front.connect().post(kChat, kBody);
+  EXPECT_EQ(reply.status, 504);
+  EXPECT_EQ(parse_json(reply.body, "body").at("error_code"), 10402);
+  EXPECT_EQ(slow.num_requests(), 1);
+}
+
+TEST(Proxy, HostileNodes) {
+  std::string endless = "HTTP/1.1 200 OK\r\n";
+  for (int i = 0; i < 20'000; ++i) endless += "A: b\r\n";
+  FakeNode good;
+  for (const std::string& answer :
+       {std::string("garbage\r\n\r\n"), endless, std::string(100'000, 'x'), std::string(),
+        std::string("HTTP/1.1 200"), std::string("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
+        std::string("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
+        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        std::string("HTTP/1.1 101 Switching\r\n\r\n")}) {
+    RawListener bad;
+    Front front(ProxyOptions{});
+    std::atomic<bool> done = false;
+    std::thread thread([&] {
+      while (!done) {
+        RawClient connection = bad.accept();
+        if (done) break;
+        connection.read_head();
+        connection.send(answer);
+      }
+    });
+    EXPECT_EQ(front.add(bad.url(), R"({"models": ["m"]})"), "\"Added successfully\"");
+    EXPECT_EQ(front.connect().post(kChat, kBody).status, 503) << answer.substr(0, 80);
+    front.add(good);
+    EXPECT_EQ(send_many(front, 10, 2), 0) << answer.substr(0, 80);
+    done = true;
+    RawClient wake(bad.port());
+    thread.join();
+  }
+}
+
+TEST(Proxy, F69_F73_BadRequests) {
+  FakeNode node({{"m", "n"}});
+  Front front;
+  front.add(node);
+  for (const char* body : {"{\"model\":", "[]", "null", "\"x\"", "3", ""}) {
+    const RawReply reply = front.connect().post(kChat, body);
+    EXPECT_EQ(reply.status, 400) << body;
+    EXPECT_EQ(parse_json(reply.body, "body").at("error").at("type"), "invalid_request_error");
+  }
+  for (const char* body : {R"({"model": "wrong"})", R"({"messages": "hi"})"}) {
+    const RawReply reply = front.connect().post(kChat, body);
+    EXPECT_EQ(reply.status, 404);
+    const Json json = parse_json(reply.body, "body");
+    EXPECT_EQ(json.at("error").at("code"), "model_not_found");
+    EXPECT_EQ(json.at("code"), 404);
+    EXPECT_NE(reply.body.find("does not exist. The nodes serve: m, n"), std::string::npos) << reply.body;
+  }
+  const RawReply wrong_method = front.connect().get(kChat);
+  EXPECT_EQ(wrong_method.status, 405);
+  EXPECT_EQ(wrong_method.headers.at("allow"), "POST");
+  EXPECT_EQ(front.connect().post("/v1/encode", "{}").status, 404);
+  EXPECT_EQ(front.connect().post("/distserve/gc", "{}").status, 501);
+  EXPECT_EQ(node.num_requests(), 0);
+}
+
+TEST(Proxy, AModelNeedNotBeNamedWhenThereIsOne) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  EXPECT_EQ(front.connect().post(kChat, R"({"messages": "hi"})").status, 200);
+}
+
+TEST(Proxy, F70_KeysProtectAllRoutes) {
+  FakeNode node;
+  ProxyOptions options = quick_probes();
+  options.api_keys = {"k1", "k2"};
+  Front front(options);
+  for (const char* path :
+       {"/nodes/status", "/v1/models", "/metrics", "/nodes/terminate_all", "/no/such/path"}) {
+    const RawReply reply = front.connect().get(path);
+    EXPECT_EQ(reply.status, 401) << path;
+    EXPECT_EQ(reply.headers.at("www-authenticate"), "Bearer");
+    EXPECT_EQ(parse_json(reply.body, "body").at("error").at("code"), "invalid_api_key");
+    EXPECT_EQ(front.connect().get(path, "Authorization: Bearer wrong\r\n").status, 401);
+  }
+  for (const char* path : {"/nodes/add", "/nodes/remove", "/nodes/terminate", kChat})
+    EXPECT_EQ(front.connect().post(path, "{}").status, 401) << path;
+  for (const char* key : {"Authorization: Bearer k1\r\n", "Authorization: bearer k2\r\n"})
+    EXPECT_EQ(front.connect().get("/v1/models", key).status, 200);
+  for (const char* path : {"/", "/openapi.json"}) EXPECT_EQ(front.connect().get(path).status, 200);
+  EXPECT_EQ(front.connect().get("/health").status, 503);  // open; there is no node yet
+  RawClient browser = front.connect();
+  browser.send(
+      "OPTIONS /v1/chat/completions HTTP/1.1\r\nOrigin: https://p\r\nAccess-Control-Request-Method: "
+      "POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n");
+  EXPECT_EQ(browser.read_reply().headers.at("access-control-allow-headers"), "authorization");
+}
+
+TEST(Proxy, NodesAreRememberedInAFile) {
+  const std::string path = ::testing::TempDir() + "proxy_nodes.json";
+  for (const char* end : {"", ".broken"}) std::filesystem::remove(path + end);
+  FakeNode one, two;
+  ProxyOptions options = quick_probes();
+  options.node_file = path;
+  {
+    Front front(options);
+    front.add(one);
+    EXPECT_EQ(front.add(two.url(), R"({"models": ["m"], "speed": 2})"), "\"Added successfully\"");
+  }
+  {
+    Front front(options);
+    EXPECT_EQ(front.status().as_object().size(), 2u);
+    EXPECT_EQ(send_many(front, 10, 2), 0);
+    front.connect().post("/nodes/remove", "{\"url\": \"" + one.url() + "\"}");
+  }
+  {
+    Front front(options);
+    EXPECT_EQ(front.status().as_object().size(), 1u);
+  }
+  std::ofstream(path) << "{\"http://a\": ";
+  {
+    Front front(options);
+    EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
+    front.add(one);
+  }
+  EXPECT_TRUE(std::filesystem::exists(path + ".broken"));
+  Front front(options);
+  EXPECT_EQ(front.status().as_object().size(), 1u);
+}
+
+TEST(Proxy, ManyStreamsAndNothingIsLeft) {
+  FakeNode one({{"m"}, 0, 20}), two({{"m"}, 0, 20});
+  Front front;
+  front.add(one);
+  front.add(two);
+  front.connect().get("/nodes/status");
+  const auto settled = [&] { return one.num_connections() + two.num_connections(); };
+  const int files = num_open_files() - settled();
+  one.hold_after(10);
+  two.hold_after(10);
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.push_back(front.connect());
+    clients.back().send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " +
+                        std::to_string(kStream.size()) + "\r\n\r\n" + kStream);
+  }
+  poll_until("200 streams", [&] { return one.num_requests() + two.num_requests() == 200; });
+  for (int i = 0; i < 50; ++i) clients[static_cast<size_t>(i)].reset();  // some leave
+  poll_until("the news at the nodes", [&] { return one.num_gone() + two.num_gone() == 50; });
+  one.hold_after(-1);
+  two.hold_after(-1);
+  std::thread lets_go([&] {
+    for (int i = 0; i < 200; ++i) {
+      one.let_go();
+      two.let_go();
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  for (int i = 50; i < 200; ++i)
+    EXPECT_EQ(clients[static_cast<size_t>(i)].read_reply().body, whole_stream(20));
+  lets_go.join();
+  clients.clear();
+  front.expect_nothing_unfinished();
+  front->stop();
+  poll_until("all connections of the nodes closed", [&] { return settled() == 0; });
+  EXPECT_LE(num_open_files(), files);
+}
+
+TEST(Proxy, DrainWaitsForStreams) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  node.hold_after(1);
+  RawClient client = front.connect();
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kStream.size()) +
+              "\r\n\r\n" + kStream);
+  poll_until("the stream", [&] { return node.num_requests() == 1; });
+  bool drained = false;
+  std::thread thread([&] { drained = front->drain(std::chrono::minutes(1)); });
+  node.hold_after(-1);
+  std::thread lets_go([&] {
+    for (int i = 0; i < 100; ++i) {
+      node.let_go();
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+  });
+  EXPECT_EQ(client.read_reply().body, whole_stream());
+  thread.join();
+  lets_go.join();
+  EXPECT_TRUE(drained);
+}
+
+TEST(Proxy, TlsOnBothSides) {
+  const SelfSigned files = make_self_signed("proxy");
+  ProxyOptions options = quick_probes();
+  options.server.tls = http::TlsFiles{files.certificate, files.key};
+  options.client.trusted = files.certificate;
+  FakeNode plain;
+  Proxy inner(options);
+  inner.nodes().add(plain.url(), {{"m"}, 0, {}, {}, "Hybrid"});
+  ProxyOptions outer_options = quick_probes();
+  outer_options.client.trusted = files.certificate;
+  Front outer(outer_options);  // its node is the other proxy, behind TLS
+  EXPECT_EQ(outer.add("https://localhost:" + std::to_string(inner.port())), "\"Added successfully\"");
+  EXPECT_EQ(outer.connect().post(kChat, kStream).body, whole_stream());
+  EXPECT_EQ(*plain.last_request().headers.find("X-Forwarded-Proto"), "https");
+}
+
+TEST(Proxy, PagesAndMetrics) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  EXPECT_EQ(send_many(front, 5, 1), 0);
+  EXPECT_NE(front.connect().get("/").body.find("<code>/nodes/add</code>"), std::string::npos);
+  const Json api = parse_json(front.connect().get("/openapi.json").body, "openapi.json");
+  EXPECT_EQ(api.at("paths").at("/nodes/status").as_object().count("get"), 1u);
+  const std::string metrics = front.connect().get("/metrics").body;
+  EXPECT_NE(metrics.find("lmdeploy_proxy_node_answered_total{node=\"" + node.url() + "\"} 5\n"),
+            std::string::npos)
+      << metrics;
+  EXPECT_NE(metrics.find("lmdeploy_proxy_node_up{node=\"" + node.url() + "\"} 1\n"), std::string::npos)
+      << metrics;
+}
+
+}  // namespace
+}  // namespace lmdeploy::testing

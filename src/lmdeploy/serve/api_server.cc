@@ -20,9 +20,13 @@ const Route& find_route(const http::Request& request) {
         (request.method == "HEAD" && std::string_view(route.method) == "GET"))
       return route;
     methods += (methods.empty() ? "" : ", ") + std::string(route.method);
+    if (methods == "GET") methods += ", HEAD";
   }
-  if (!methods.empty())
-    throw ApiError({405, cat(request.method, " ", request.url.path, ": expected ", methods), {}, {}});
+  if (!methods.empty()) {
+    ApiErrorInfo info{405, cat(request.method, " ", request.url.path, ": expected ", methods), {}, {}};
+    info.allow = methods;
+    throw ApiError(std::move(info));
+  }
   throw ApiError(
       {404, cat("there is no ", request.url.path, " here; /openapi.json lists what there is"), {}, {}});
 }

@@ -173,6 +173,7 @@ def api_server(model: str, log: pathlib.Path, *flags: str, wait: bool = True):
     server = ApiServer(model, log, *flags, wait=wait)
     try:
         yield server
-    finally:
-        if server.process.poll() is None:
-            server.close()
+    except BaseException:
+        server.kill()
+        raise
+    server.close()

@@ -384,6 +384,18 @@ def test_sessions_of_the_server(server):
     assert ended["text"] == "" and ended["finish_reason"] == "stop"
 
 
+def test_ids_that_the_server_chooses_are_not_those_of_clients(endless_server):
+    server = endless_server("--session-len", "60000")
+    streams = [server.begin_stream("/v1/completions", **ENDLESS) for _ in range(4)]
+    streams[-1].read_events(1)
+    for session_id in range(12):
+        answer = server.post("/v1/completions", prompt="a", max_tokens=1, session_id=session_id)
+        assert answer.status == 200, answer.body
+    assert server.metrics()["num_connections"] >= 4
+    for stream in streams:
+        stream.drop()
+
+
 def test_request_ids_go_round(server):
     answer = server.request("POST", "/v1/encode", {"input": "a"}, {"x-request-id": "my-id"})
     assert {name.lower(): value for name, value in answer.headers.items()}["x-request-id"] == "my-id"

@@ -23,6 +23,7 @@ struct CommandContext {
 void add_chat_command(CLI::App& program, CommandContext& context);
 /// To the group `serve`.
 void add_api_server_command(CLI::App& serve, CommandContext& context);
+void add_api_client_command(CLI::App& serve, CommandContext& context);
 void add_list_command(CLI::App& program, CommandContext& context);
 void add_check_env_command(CLI::App& program, CommandContext& context);
 void add_convert_command(CLI::App& program, CommandContext& context);

@@ -40,6 +40,7 @@ void log_access(const http::AccessRecord& record) {
 
 ApiServer::ApiServer(http::ServerOptions http_options, ServiceOptions options)
     : service_(std::move(options)) {
+  service_.set_connection_count([this] { return server_ == nullptr ? 0 : server_->counts().connections; });
   server_ = std::make_unique<http::Server>(
       std::move(http_options), [this](http::Exchange& exchange) { return handle(exchange); },
       [](int status, const std::string& message) {

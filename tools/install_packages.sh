@@ -7,7 +7,7 @@ packages=(
   libboost1.81-dev libspdlog-dev libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev zlib1g-dev
   libcurl4-openssl-dev libssl-dev openssl
   libgtest-dev libbenchmark-dev clang-format-14
-  python3 python3-dev python3-venv
+  curl python3 python3-dev python3-venv
 )
 
 missing=()

@@ -97,9 +97,9 @@ def pipeline(model_path: str, backend_config: Any = None, chat_template_config: 
 
 
 def client(api_server_url: str = "http://0.0.0.0:23333", api_key: str | None = None, **kwargs: Any) -> Any:
-    """Raises UnsupportedError (a NotImplementedError): use an OpenAI client with the address of a server."""
-    raise UnsupportedError("lmdeploy.client() is not there: use an OpenAI client with base_url="
-                           f"{api_server_url + '/v1'!r}, or lmdeploy.pipeline() for answers in this process")
+    """A client of the api_server at that address; see APIClient."""
+    from .serve.openai.api_client import APIClient
+    return APIClient(api_server_url, api_key, **kwargs)
 
 
 def supported_architectures() -> list[str]:

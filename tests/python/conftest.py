@@ -1,4 +1,6 @@
 """Fixtures: tiny models made on the spot, and pipelines on them."""
+import pathlib
+
 import pytest
 
 try:
@@ -45,3 +47,11 @@ def pipe(alphabet_path):
 def endless(endless_path):
     with lmdeploy.pipeline(endless_path, session_len=60000, max_batch_size=16, num_threads=1) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def demo_model():
+    path = pathlib.Path(__file__).parents[2] / "models" / "SmolLM2-135M-Instruct-Q4_1.gguf"
+    if not path.exists():
+        pytest.skip(f"{path} is not there (make demo)")
+    return str(path)

@@ -63,9 +63,16 @@ def byte_spelling() -> list[str]:
     return [chr(byte if byte in plain else next(others)) for byte in range(256)]
 
 
-def write_tokenizer(folder: pathlib.Path) -> None:
-    """Byte-level BPE without merges: token i is byte i; then <s>, <|im_start|>, <|im_end|>."""
+def write_tokenizer(folder: pathlib.Path, pieces: tuple[str, ...] = (), chat_template: str = CHAT_TEMPLATE) -> None:
+    """Byte-level BPE without merges: token i is byte i; then <s>, <|im_start|>, <|im_end|>; from VOCAB_SIZE on
+    `pieces`, which no text is encoded to."""
+    spelling = byte_spelling()
+    vocab = {text: byte for byte, text in enumerate(spelling)}
+    for i, piece in enumerate(pieces):
+        vocab["".join(spelling[byte] for byte in piece.encode())] = VOCAB_SIZE + i
+    assert len(vocab) == 256 + len(pieces), "pieces are longer than a byte, and no two are equal"
     special = {"<s>": BOS, "<|im_start|>": IM_START, "<|im_end|>": IM_END}
+    vocab |= special  # without that their ids are those after the vocabulary
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None,
@@ -76,11 +83,11 @@ def write_tokenizer(folder: pathlib.Path) -> None:
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": {text: byte for byte, text in enumerate(byte_spelling())}, "merges": []},
+                  "vocab": vocab, "merges": []},
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({
-        "bos_token": "<s>", "eos_token": "<|im_end|>", "add_bos_token": False, "chat_template": CHAT_TEMPLATE,
+        "bos_token": "<s>", "eos_token": "<|im_end|>", "add_bos_token": False, "chat_template": chat_template,
         "tokenizer_class": "PreTrainedTokenizerFast"}), encoding="utf-8")
 
 
@@ -120,12 +127,24 @@ def _followers(endless: bool) -> dict[int, int]:
 
 
 def write_alphabet_model(folder: pathlib.Path, endless: bool = False, **config_changes) -> pathlib.Path:
+    write_tokenizer(folder)
+    return _write_chain(folder, _followers(endless), llama_config(**config_changes))
+
+
+def write_script_model(folder: pathlib.Path, pieces: list[str], chat_template: str = CHAT_TEMPLATE) -> pathlib.Path:
+    """A model that answers every chat with `pieces`, each of them one token. They differ from one another."""
+    write_tokenizer(folder, tuple(pieces), chat_template)
+    script = [ord("\n"), *range(VOCAB_SIZE, VOCAB_SIZE + len(pieces)), IM_END]
+    follows = dict(zip(script, script[1:], strict=False))
+    return _write_chain(folder, follows, llama_config(vocab_size=VOCAB_SIZE + len(pieces)))
+
+
+def _write_chain(folder: pathlib.Path, follows: dict[int, int], config: dict) -> pathlib.Path:
+    """A model of which each token has its follower."""
     rng = np.random.default_rng(7)
-    config = llama_config(**config_changes)
-    embed = rng.normal(size=(VOCAB_SIZE, HIDDEN)).astype(np.float32)
+    embed = rng.normal(size=(config["vocab_size"], HIDDEN)).astype(np.float32)
     embed /= np.linalg.norm(embed, axis=1, keepdims=True)
     lm_head = embed.copy()
-    follows = _followers(endless)
     for token in {*follows, *follows.values()}:
         lm_head[token] = 0
     for token, follower in follows.items():
@@ -138,7 +157,6 @@ def write_alphabet_model(folder: pathlib.Path, endless: bool = False, **config_c
                 "lm_head.weight": lm_head}
     write_safetensors(folder / "model.safetensors", weights)
     (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder)
     return folder
 
 

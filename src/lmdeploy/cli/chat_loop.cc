@@ -13,9 +13,9 @@ namespace {
 // How long Ctrl-C may go unnoticed while an answer is on its way.
 constexpr std::chrono::milliseconds kInterruptPoll{50};
 
-bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
-
 }  // namespace
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
 
 ChatLoop::ChatLoop(Pipeline& pipeline, ChatLoopOptions options, LineReader& reader, Interrupts& interrupts,
                    Console console)
@@ -28,7 +28,7 @@ ChatLoop::ChatLoop(Pipeline& pipeline, ChatLoopOptions options, LineReader& read
 }
 
 void ChatLoop::run() {
-  while (const std::optional<std::string> message = read_message()) {
+  while (const std::optional<std::string> message = read_message(reader_, console_.out, options_.end_mark)) {
     if (*message == "exit") break;
     if (*message == "end") {
       start_over();
@@ -40,17 +40,14 @@ void ChatLoop::run() {
   check_written(console_.out);
 }
 
-/// Lines up to the one that ends a message, joined. Nothing at the end of the input, and on Ctrl-C where
-/// nothing was typed yet; otherwise that drops what was typed.
-std::optional<std::string> ChatLoop::read_message() {
-  console_.out << '\n';
-  check_written(console_.out);
+std::optional<std::string> read_message(LineReader& reader, std::ostream& out, const std::string& end_mark) {
+  out << '\n';
+  check_written(out);
   std::string message;
-  const std::string& end_mark = options_.end_mark;
   std::string prompt =
       end_mark.empty() ? "double enter to end input >>> " : cat("enter ", end_mark, " to end the input >>> ");
   for (bool first = true;; first = false) {
-    const InputLine line = reader_.read(prompt);
+    const InputLine line = reader.read(prompt);
     if (line.kind == InputLine::Kind::kInterrupted && first && line.text.empty()) return std::nullopt;
     if (line.kind == InputLine::Kind::kInterrupted) return "";
     if (line.kind == InputLine::Kind::kEnd && is_blank(message)) return std::nullopt;

@@ -1,6 +1,7 @@
 // The conversation of `lmdeploy chat`: reads messages, streams answers.
 #pragma once
 
+#include <iosfwd>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,11 @@ struct ChatLoopOptions {
   std::string end_mark;            // the line that ends a message; empty: the first empty line does
 };
 
+/// Lines up to the one that ends a message (an empty one where `end_mark` is), joined. Nothing at the end of
+/// the input, and on Ctrl-C where nothing was typed yet; otherwise that drops what was typed.
+std::optional<std::string> read_message(LineReader& reader, std::ostream& out, const std::string& end_mark);
+bool is_blank(const std::string& text);
+
 class ChatLoop {
  public:
   ChatLoop(Pipeline& pipeline, ChatLoopOptions options, LineReader& reader, Interrupts& interrupts,
@@ -30,7 +36,6 @@ class ChatLoop {
   void run();
 
  private:
-  std::optional<std::string> read_message();
   void answer(const std::string& message);
   std::unique_ptr<ResponseStream> start(const std::string& message, const RunOptions& options);
   void print_prompt(const std::string& message, const RunOptions& options);

@@ -89,10 +89,7 @@ TEST(Program, IntegersOutOfRange) {
 
 TEST(Program, MissingCommandsSayWhatToUse) {
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"serve", "api_server", "m", "--server-port", "1"},
-        {"serve", "api_client", "http://x"},
-        {"serve", "gradio", "m"},
-        {"serve", "triton_client", "x"},
+       {std::vector<std::string>{"serve", "triton_client", "x"},
         {"lite", "auto_awq", "m", "--work-dir", "w"},
         {"lite", "auto_gptq", "m"},
         {"lite", "calibrate", "m"},

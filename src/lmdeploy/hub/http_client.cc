@@ -186,11 +186,16 @@ HttpReply HttpClient::send_once(const HttpRequest& request, const HttpSink& sink
   headers.add("Accept-Encoding: identity");  // sizes and ranges are those of the file
   if (!request.secret.empty()) headers.add(request.secret);
   if (request.begin > 0) headers.add(cat("Range: bytes=", request.begin, "-"));
+  if (!request.json.empty()) headers.add("Content-Type: application/json");
 
   curl_easy_reset(curl);  // keeps connections
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_NOBODY, request.head ? 1L : 0L);
+  if (!request.json.empty()) {
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.json.data());
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.json.size()));
+  }
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "lmdeploy/" LMDEPLOY_VERSION);
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);

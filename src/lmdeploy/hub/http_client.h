@@ -19,6 +19,7 @@ struct HttpRequest {
   int64_t begin = 0;        // > 0: from this byte on (Range)
   std::string secret = {};  // header line, "Authorization: Bearer ..."; sent to the host of `url` alone
   bool stay = false;        // a redirect to another host is the reply
+  std::string json = {};    // not empty: POST with this body
 };
 
 struct HttpReply {

@@ -112,6 +112,7 @@ http::Response error_response(const ApiErrorInfo& info) {
   response.status = info.status;
   response.body = to_json_text(body);
   if (info.status == 401) response.headers.add("WWW-Authenticate", "Bearer");
+  if (!info.allow.empty()) response.headers.add("Allow", info.allow);
   if (info.retry_after_s > 0) response.headers.add("Retry-After", std::to_string(info.retry_after_s));
   return response;
 }

@@ -16,6 +16,7 @@ struct ApiErrorInfo {
   std::string param;  // the request's field; empty: null
   std::string code;   // "model_not_found", ...; empty: the status's usual one
   int retry_after_s = 0;
+  std::string allow = {};  // with 405: the methods that there are
 };
 
 /// Thrown by whatever reads or runs a request.

@@ -20,9 +20,13 @@ const Route& find_route(const http::Request& request) {
         (request.method == "HEAD" && std::string_view(route.method) == "GET"))
       return route;
     methods += (methods.empty() ? "" : ", ") + std::string(route.method);
+    if (methods == "GET") methods += ", HEAD";
   }
-  if (!methods.empty())
-    throw ApiError({405, cat(request.method, " ", request.url.path, ": expected ", methods), {}, {}});
+  if (!methods.empty()) {
+    ApiErrorInfo info{405, cat(request.method, " ", request.url.path, ": expected ", methods), {}, {}};
+    info.allow = methods;
+    throw ApiError(std::move(info));
+  }
   throw ApiError(
       {404, cat("there is no ", request.url.path, " here; /openapi.json lists what there is"), {}, {}});
 }
@@ -36,6 +40,7 @@ void log_access(const http::AccessRecord& record) {
 
 ApiServer::ApiServer(http::ServerOptions http_options, ServiceOptions options)
     : service_(std::move(options)) {
+  service_.set_connection_count([this] { return server_ == nullptr ? 0 : server_->counts().connections; });
   server_ = std::make_unique<http::Server>(
       std::move(http_options), [this](http::Exchange& exchange) { return handle(exchange); },
       [](int status, const std::string& message) {

@@ -27,8 +27,14 @@ std::string expected(const Field& field) {
       return "a string or an array of strings";
     case FieldType::kIntegerArray:
       return "an array of integers";
+    case FieldType::kObjectArray:
+      return "an array of objects";
+    case FieldType::kNumberMap:
+      return "an object whose values are numbers";
+    case FieldType::kTextOrObject:
+      return "a string or an object";
     case FieldType::kTextOrMessages:
-      return "a string or an array of messages";
+      return "a string or an array of objects";
     case FieldType::kTextOrIds:
       return "a string, an array of strings, or arrays of token ids";
     case FieldType::kAny:
@@ -44,6 +50,15 @@ bool is_integer(const Json& value) { return value.is_int64() || value.is_uint64(
 bool is_whole(const Json& value) {
   return is_integer(value) || (value.is_double() && std::floor(value.get_double()) == value.get_double() &&
                                std::abs(value.get_double()) < 9e15);
+}
+bool is_object_array(const Json& value) {
+  return value.is_array() && all_of(value, [](const Json& item) { return item.is_object(); });
+}
+bool is_number_map(const Json& value) {
+  if (!value.is_object()) return false;
+  for (const auto& entry : value.get_object())
+    if (!entry.value().is_number()) return false;
+  return true;
 }
 bool is_id_array(const Json& value) { return value.is_array() && all_of(value, is_integer); }
 
@@ -66,9 +81,14 @@ bool fits(const Json& value, FieldType type) {
       return value.is_string() || (value.is_array() && all_of(value, is_text));
     case FieldType::kIntegerArray:
       return is_id_array(value);
+    case FieldType::kObjectArray:
+      return is_object_array(value);
+    case FieldType::kNumberMap:
+      return is_number_map(value);
+    case FieldType::kTextOrObject:
+      return value.is_string() || value.is_object();
     case FieldType::kTextOrMessages:
-      return value.is_string() ||
-             (value.is_array() && all_of(value, [](const Json& item) { return item.is_object(); }));
+      return value.is_string() || is_object_array(value);
     case FieldType::kTextOrIds:
       return value.is_string() || is_id_array(value) ||
              (value.is_array() && (all_of(value, is_text) || all_of(value, is_id_array)));
@@ -92,6 +112,15 @@ std::string shown(const Json& value) {
   return text.size() <= 80 ? text : text.substr(0, 60) + "...";
 }
 
+void check_inside(const Json& value, const Field& field, const std::string& name) {
+  if (field.of == nullptr) return;
+  if (value.is_object()) check_fields(value.get_object(), field.of(), name + ".");
+  if (!value.is_array()) return;
+  for (size_t i = 0; i < value.get_array().size(); ++i)
+    if (const JsonObject* object = value.get_array()[i].if_object())
+      check_fields(*object, field.of(), cat(name, "[", i, "]."));
+}
+
 void check_value(const Json& value, const Field& field, const std::string& name) {
   if (!fits(value, field.type)) {
     const bool scalar = !value.is_array() && !value.is_object();
@@ -111,6 +140,7 @@ void check_value(const Json& value, const Field& field, const std::string& name)
     for (const std::string_view choice : field.choices) list += cat(list.empty() ? "" : ", ", choice);
     refuse_field(name, cat(name, ": found ", shown(value), "; expected one of ", list));
   }
+  check_inside(value, field, name);
 }
 
 void check_content_type(const http::Request& request) {
@@ -123,12 +153,13 @@ void check_content_type(const http::Request& request) {
   throw ApiError({415, cat("Content-Type: found ", *given, "; expected application/json"), {}, {}});
 }
 
-JsonObject type_schema(FieldType type) {
+JsonObject type_schema(const Field& field) {
   const auto array_of = [](JsonObject items) {
     return JsonObject{{"type", "array"}, {"items", std::move(items)}};
   };
-  const JsonObject text{{"type", "string"}}, integer{{"type", "integer"}}, object{{"type", "object"}};
-  switch (type) {
+  const JsonObject text{{"type", "string"}}, integer{{"type", "integer"}},
+      object = field.of == nullptr ? JsonObject{{"type", "object"}} : json_schema_of(field.of());
+  switch (field.type) {
     case FieldType::kBool:
       return {{"type", "boolean"}};
     case FieldType::kInteger:
@@ -139,12 +170,18 @@ JsonObject type_schema(FieldType type) {
       return text;
     case FieldType::kObject:
       return object;
+    case FieldType::kObjectArray:
+      return array_of(object);
+    case FieldType::kNumberMap:
+      return {{"type", "object"}, {"additionalProperties", JsonObject{{"type", "number"}}}};
     case FieldType::kArray:
       return array_of({});
     case FieldType::kStringOrArray:
       return {{"anyOf", JsonArray{text, array_of(text)}}};
     case FieldType::kIntegerArray:
       return array_of(integer);
+    case FieldType::kTextOrObject:
+      return {{"anyOf", JsonArray{text, object}}};
     case FieldType::kTextOrMessages:
       return {{"anyOf", JsonArray{text, array_of(object)}}};
     case FieldType::kTextOrIds:
@@ -156,7 +193,7 @@ JsonObject type_schema(FieldType type) {
 }
 
 JsonObject schema_of(const Field& field) {
-  JsonObject schema = type_schema(field.type);
+  JsonObject schema = type_schema(field);
   if (std::isfinite(field.min)) schema[field.above_min ? "exclusiveMinimum" : "minimum"] = field.min;
   if (std::isfinite(field.max)) schema["maximum"] = field.max;
   if (!field.choices.empty()) {

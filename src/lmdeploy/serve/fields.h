@@ -14,6 +14,9 @@
 
 namespace lmdeploy {
 
+struct Field;
+using Fields = std::vector<Field>;
+
 enum class FieldType {
   kBool,
   kInteger,
@@ -21,9 +24,12 @@ enum class FieldType {
   kString,
   kObject,
   kArray,
-  kStringOrArray,   // the array's items are texts
-  kIntegerArray,    // token ids
-  kTextOrMessages,  // a text, or an array of message objects
+  kStringOrArray,  // the array's items are texts
+  kIntegerArray,   // token ids
+  kObjectArray,
+  kNumberMap,  // an object whose values are numbers
+  kTextOrObject,
+  kTextOrMessages,  // a text, or an array of objects
   kTextOrIds,       // a text, an array of texts, an array of ids, or an array of arrays of ids
   kAny,
 };
@@ -38,8 +44,8 @@ struct Field {
   bool above_min = false;                      // min itself is not allowed
   const char* fallback = "null";               // JSON text of the default
   std::vector<std::string_view> choices = {};  // of a text
+  const Fields& (*of)() = nullptr;             // what is in the object, or in each object of the array
 };
-using Fields = std::vector<Field>;
 
 /// Fields of several tables, as one.
 Fields operator+(Fields a, const Fields& b);

@@ -1,17 +1,10 @@
 // GET /openapi.json, made from the table of routes.
 #include "lmdeploy/serve/api_error.h"
+#include "lmdeploy/serve/response_schemas.h"
 #include "lmdeploy/serve/routes.h"
 
 namespace lmdeploy {
 namespace {
-
-const Fields& error_fields() {
-  static const Fields fields = {{"error", FieldType::kObject, "message, type, param, code", true},
-                                {"object", FieldType::kString, "\"error\"", true},
-                                {"message", FieldType::kString, "What is wrong", true},
-                                {"code", FieldType::kInteger, "The status", true}};
-  return fields;
-}
 
 Json reference(const std::string& name) { return JsonObject{{"$ref", "#/components/schemas/" + name}}; }
 
@@ -19,12 +12,21 @@ JsonObject json_content(Json schema) {
   return {{"application/json", JsonObject{{"schema", std::move(schema)}}}};
 }
 
+JsonObject answer(std::string_view path) {
+  JsonObject answer{{"description", "OK"}}, content;
+  for (const ResponseContent& one : response_contents(path))
+    content[one.media_type] = JsonObject{
+        {"schema", one.schema.empty() ? Json(JsonObject{{"type", "string"}}) : reference(one.schema)}};
+  if (!content.empty()) answer["content"] = std::move(content);
+  return answer;
+}
+
 JsonObject operation(const Route& route) {
   std::string id = std::string(route.method) + route.path;
   for (char& c : id)
     if (c == '/' || c == '.') c = '_';
   const JsonObject error{{"description", "An error"}, {"content", json_content(reference("ErrorResponse"))}};
-  JsonObject answers{{"200", JsonObject{{"description", "OK"}}}, {"default", error}};
+  JsonObject answers{{"200", answer(route.path)}, {"default", error}};
   JsonObject operation{{"summary", route.summary}, {"operationId", id}, {"responses", std::move(answers)}};
   if (route.fields != nullptr)
     operation["requestBody"] =
@@ -41,7 +43,7 @@ std::string lower(std::string text) {
 }
 
 JsonObject document() {
-  JsonObject paths, schemas{{"ErrorResponse", json_schema_of(error_fields())}};
+  JsonObject paths, schemas = response_schemas();
   for (const Route& route : routes()) {
     if (!route.in_document) continue;
     Json& path = paths[route.path];

@@ -63,7 +63,7 @@ class RequestRegistry {
   void remove(int64_t id);
 
   std::mutex mutex_;
-  int64_t next_id_ = 1;
+  int64_t next_id_ = int64_t{1} << 41;  // above those of clients and of kept conversations
   std::map<int64_t, std::shared_ptr<AbortSwitch>> running_;
 };
 

@@ -55,7 +55,7 @@ const Fields& sampling_fields() {
       {"include_stop_str_in_output", FieldType::kBool, "Keep the stop text in the answer", false, -kInfinity,
        kInfinity, false, "false"},
       {"seed", FieldType::kInteger, "The same seed draws the same tokens"},
-      {"logit_bias", FieldType::kObject,
+      {"logit_bias", FieldType::kNumberMap,
        "Token id (as text) to a number from -100 to 100 that is added to its logit"},
       {"repetition_ngram_size", FieldType::kInteger, "With the threshold: ends an answer that repeats itself",
        false, 0, kMaxInt, false, "0"},
@@ -66,6 +66,17 @@ const Fields& sampling_fields() {
        false, -1, kInfinity, false, "-1"},
   };
   return fields;
+}
+
+const Fields& stream_option_fields() {
+  static const Fields fields = {{"include_usage", FieldType::kBool, "A last piece with the counts"}};
+  return fields;
+}
+
+bool wants_usage(const Body& body) {
+  const Json* options = body.find("stream_options");
+  const Json* usage = options == nullptr ? nullptr : options->as_object().if_contains("include_usage");
+  return usage != nullptr && usage->is_bool() && usage->get_bool();
 }
 
 std::vector<std::pair<int, float>> read_logit_bias(const JsonObject& map) {

@@ -72,12 +72,16 @@ class Service {
   InteractiveSessions& sessions() { return sessions_; }
   /// For a conversation without an id of the client's.
   int64_t next_session_id() { return next_session_id_++; }
+  /// Before requests come: how many connections are open, for the metrics.
+  void set_connection_count(std::function<int64_t()> count) { connection_count_ = std::move(count); }
+  int64_t num_connections() const { return connection_count_ ? connection_count_() : 0; }
   Admission& admission() { return admission_; }
   RequestRegistry& requests() { return requests_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
 
  private:
   const ServiceOptions options_;
+  std::function<int64_t()> connection_count_;
   Admission admission_;
   RequestRegistry requests_;
   InteractiveSessions sessions_;

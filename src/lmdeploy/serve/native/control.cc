@@ -37,8 +37,8 @@ http::Response metrics_page(Service& service, const http::Request&) {
   const Admission::Counts api = service.admission().counts();
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body =
-      service.metrics()->page(pipeline->engine().stats(), {0, api.running, api.waiting, api.refused});
+  response.body = service.metrics()->page(pipeline->engine().stats(),
+                                          {service.num_connections(), api.running, api.waiting, api.refused});
   return response;
 }
 

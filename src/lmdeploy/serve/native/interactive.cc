@@ -187,7 +187,7 @@ const Fields& interactive_fields() {
   static const Fields fields =
       Fields{{"prompt", FieldType::kTextOrMessages, "The next turn; a list of messages opens a conversation",
               true},
-             {"image_url", FieldType::kAny, "Not supported"},
+             {"image_url", FieldType::kStringOrArray, "Not supported"},
              {"session_id", FieldType::kInteger, "The conversation; -1: a new one", false, -1, kAny, false,
               "-1"},
              {"interactive_mode", FieldType::kBool, "Keep the conversation after this answer", false, -kAny,

@@ -11,10 +11,64 @@ namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
+/// Fields inside other fields.
+Field inside(const char* name, FieldType type, const char* description, const Fields& (*of)(),
+             bool required = false) {
+  return {name, type, description, required, -kAny, kAny, false, "null", {}, of};
+}
+
+const Fields& part_fields() {
+  static const Fields fields = {{"type", FieldType::kString, "text", true},
+                                {"text", FieldType::kString, "The text"}};
+  return fields;
+}
+
+const Fields& called_function_fields() {
+  static const Fields fields = {{"name", FieldType::kString, "Name of the function"},
+                                {"arguments", FieldType::kTextOrObject, "JSON text, or the object itself"}};
+  return fields;
+}
+
+const Fields& call_fields() {
+  static const Fields fields = {
+      {"id", FieldType::kString, "Of the call"},
+      {"type", FieldType::kString, "function"},
+      inside("function", FieldType::kObject, "Name and arguments", called_function_fields)};
+  return fields;
+}
+
+const Fields& message_fields() {
+  static const Fields fields = {
+      {"role", FieldType::kString, "system, developer, user, assistant or tool", true},
+      inside("content", FieldType::kTextOrMessages, "A text, or its parts", part_fields),
+      {"name", FieldType::kString, "Of who speaks"},
+      {"reasoning_content", FieldType::kString, "The assistant's thoughts"},
+      inside("tool_calls", FieldType::kObjectArray, "The assistant's calls", call_fields),
+      {"tool_call_id", FieldType::kString, "The call that a tool answers"}};
+  return fields;
+}
+
+const Fields& function_fields() {
+  static const Fields fields = {{"name", FieldType::kString, "Name of the function"},
+                                {"description", FieldType::kString, "What it does"},
+                                {"parameters", FieldType::kObject, "JSON schema of the arguments"},
+                                {"strict", FieldType::kBool, "Accepted, not used"}};
+  return fields;
+}
+
+const Fields& tool_fields() {
+  static const Fields fields = {
+      {"type", FieldType::kString, "function"},
+      inside("function", FieldType::kObject, "Name, description and parameters", function_fields)};
+  return fields;
+}
+
 const Fields& own_fields() {
   static const Fields fields = {
       {"model", FieldType::kString, "Name of the model; with one model it may be left out"},
-      {"messages", FieldType::kTextOrMessages, "The conversation; a text goes to the model as it is", true},
+      inside("messages", FieldType::kTextOrMessages, "The conversation; a text goes to the model as it is",
+             message_fields),
+      {"input_ids", FieldType::kIntegerArray, "The prompt as token ids, instead of messages"},
       {"n", FieldType::kInteger, "Answers", false, 1, 128, false, "1"},
   };
   return fields;
@@ -23,12 +77,21 @@ const Fields& own_fields() {
 const Fields& more_fields() {
   static const Fields fields = {
       {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
-      {"stream_options", FieldType::kObject, "{\"include_usage\": true}: a last piece with the counts"},
+      {"stream_options",
+       FieldType::kObject,
+       "{\"include_usage\": true}: a last piece with the counts",
+       false,
+       -kAny,
+       kAny,
+       false,
+       "null",
+       {},
+       stream_option_fields},
       {"logprobs", FieldType::kBool, "Log probabilities of the answer's tokens", false, -kAny, kAny, false,
        "false"},
       {"top_logprobs", FieldType::kInteger, "Alternatives at each token, with logprobs", false, 0, 20},
-      {"tools", FieldType::kArray, "Functions that the model may call"},
-      {"tool_choice", FieldType::kAny,
+      inside("tools", FieldType::kObjectArray, "Functions that the model may call", tool_fields),
+      {"tool_choice", FieldType::kTextOrObject,
        "none, auto, or {\"type\": \"function\", \"function\": {\"name\": ...}}"},
       {"parallel_tool_calls", FieldType::kBool, "false: one call at most", false, -kAny, kAny, false, "true"},
       {"reasoning_effort",
@@ -50,19 +113,46 @@ const Fields& more_fields() {
        false, "true"},
       {"return_token_ids", FieldType::kBool, "Adds gen_tokens to answers", false, -kAny, kAny, false,
        "false"},
+      {"functions", FieldType::kObjectArray, "Not supported: use tools"},
+      {"function_call", FieldType::kTextOrObject, "Not supported: use tool_choice"},
+      {"modalities", FieldType::kStringOrArray, "Not supported beyond text"},
+      {"audio", FieldType::kObject, "Not supported"},
+      {"web_search_options", FieldType::kObject, "Not supported"},
+      {"image_data", FieldType::kAny, "Not supported"},
+      {"return_logprob", FieldType::kBool, "Not supported: use logprobs"},
+      {"return_routed_experts", FieldType::kBool, "Not supported"},
+      {"media_io_kwargs", FieldType::kObject, "Of pictures, which models here do not take; not used"},
+      {"mm_processor_kwargs", FieldType::kObject, "Likewise"},
+      {"metadata", FieldType::kObject, "Accepted, not used"},
+      {"store", FieldType::kBool, "Accepted, not used"},
+      {"service_tier", FieldType::kString, "Accepted, not used"},
       {"user", FieldType::kString, "Accepted, not used"},
   };
   return fields;
 }
 
-void read_stream(const Body& body, ChatRequest& request) {
-  request.stream = body.flag("stream", false);
-  const Json* options = body.find("stream_options");
-  if (options == nullptr) return;
-  static const Fields fields = {{"include_usage", FieldType::kBool, "A last piece with the counts"}};
-  check_fields(options->as_object(), fields, "stream_options.");
-  const Json* usage = options->get_object().if_contains("include_usage");
-  request.include_usage = usage != nullptr && usage->is_bool() && usage->get_bool();
+/// Of a field that is not supported: whether it asks for nothing.
+bool is_idle(const Json& value) {
+  if (value.is_bool()) return !value.get_bool();
+  if (value.is_array()) return value.get_array().empty();
+  return value.is_string() && value.get_string() == "none";
+}
+
+void refuse_unsupported(const Body& body) {
+  constexpr std::pair<const char*, const char*> kUnsupported[] = {
+      {"functions", "use tools"},
+      {"function_call", "use tool_choice"},
+      {"audio", "answers are text"},
+      {"web_search_options", "there is no search here"},
+      {"image_data", "this model takes no images"},
+      {"return_logprob", "use logprobs"},
+      {"return_routed_experts", "the engine does not keep them"},
+  };
+  for (const auto& [name, why] : kUnsupported)
+    if (const Json* value = body.find(name); value != nullptr && !is_idle(*value))
+      refuse_field(name, cat(name, ": not supported; ", why));
+  for (const std::string& kind : body.texts("modalities"))
+    if (kind != "text") refuse_field("modalities", cat("modalities: found ", kind, "; expected text"));
 }
 
 void read_logprobs(const Body& body, ChatRequest& request) {
@@ -125,8 +215,17 @@ Json with_known_roles(const Json& messages) {
 }
 
 void read_prompt(const Body& body, ChatRequest& request) {
-  const Json& messages = *body.find("messages");
+  if (body.has("messages") == body.has("input_ids"))
+    refuse_field("messages",
+                 body.has("messages")
+                     ? "messages, input_ids: expected one of the two"
+                     : "messages: the field is required; expected a string or an array of messages");
   request.options.do_preprocess = body.flag("do_preprocess", true);
+  if (body.has("input_ids")) {
+    request.prompt = body.ids("input_ids");
+    return;
+  }
+  const Json& messages = *body.find("messages");
   if (messages.is_string()) {
     request.options.do_preprocess = false;
     request.prompt = std::string(messages.get_string());
@@ -176,7 +275,9 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
   request.generation.gen_config = read_generation_config(body, {});
   request.generation.gen_config.n = static_cast<int>(body.integer("n", 1));
   request.generation.session_id = body.integer("session_id", -1);
-  read_stream(body, request);
+  request.stream = body.flag("stream", false);
+  request.include_usage = wants_usage(body);
+  refuse_unsupported(body);
   read_logprobs(body, request);
   read_prompt(body, request);
   read_template_options(body, request);

@@ -36,7 +36,16 @@ Fields own_fields() {
 Fields more_fields() {
   return {
       {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
-      {"stream_options", FieldType::kObject, "{\"include_usage\": true}: a last piece with the counts"},
+      {"stream_options",
+       FieldType::kObject,
+       "{\"include_usage\": true}: a last piece with the counts",
+       false,
+       -kAny,
+       kAny,
+       false,
+       "null",
+       {},
+       stream_option_fields},
       {"logprobs", FieldType::kInteger, "Alternatives at each token", false, 0, 20},
       {"echo", FieldType::kBool, "Begin the answer with the prompt", false, -kAny, kAny, false, "false"},
       {"best_of", FieldType::kInteger, "Not supported beyond n", false, 1, 128},
@@ -91,10 +100,7 @@ CompletionRequest read_request(const http::Request& http_request, const Service&
   request.generation.gen_config.n = static_cast<int>(body.integer("n", 1));
   request.generation.session_id = body.integer("session_id", -1);
   request.stream = body.flag("stream", false);
-  if (const Json* options = body.find("stream_options")) {
-    const Json* usage = options->as_object().if_contains("include_usage");
-    request.include_usage = usage != nullptr && usage->is_bool() && usage->get_bool();
-  }
+  request.include_usage = wants_usage(body);
   if (const auto logprobs = body.integer("logprobs")) request.num_logprobs = static_cast<int>(*logprobs);
   request.generation.gen_config.logprobs = request.num_logprobs;
   request.return_token_ids = body.flag("return_token_ids", false);

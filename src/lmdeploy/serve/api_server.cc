@@ -6,6 +6,7 @@
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/serve/api_error.h"
 #include "lmdeploy/serve/api_keys.h"
+#include "lmdeploy/serve/pages.h"
 #include "lmdeploy/serve/routes.h"
 
 namespace lmdeploy {
@@ -70,6 +71,10 @@ http::Task<> ApiServer::handle(http::Exchange& exchange) {
 
 http::Task<> ApiServer::dispatch(http::Exchange& exchange) {
   const http::Request& request = exchange.request();
+  if (const std::optional<Page> page = find_page(request.url.path, service_.options().show_docs)) {
+    co_await serve_page(*page, exchange);
+    co_return;
+  }
   const Route* route = nullptr;
   std::optional<ApiErrorInfo> unknown;
   try {

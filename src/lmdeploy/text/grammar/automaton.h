@@ -91,8 +91,12 @@ class Automaton {
   uint32_t typical_count(NodeId node, uint32_t count) const;
   uint32_t typical_frame(uint32_t frame);
   StateId typical(StateId state);
-  bool takes_plain(const Item& item) const;
-  std::optional<size_t> room_for_plain(const State& state) const;
+  struct KnownRoom {
+    Slice slice = Slice::kPlain;
+    size_t characters = 0;
+  };
+  Room room_of(const Item& item, Slice slice) const;
+  std::optional<KnownRoom> known_room(const State& state) const;
   void walk(const Trie& trie, StateId from, Bits& mask);
   std::shared_ptr<const Bits> make_mask(StateId state);
 

@@ -15,7 +15,12 @@ using Kind = ResponseFormat::Kind;
 
 // Everything that makes a difference, in one text.
 std::string key_of(const ResponseFormat& format) {
-  JsonArray key = {static_cast<int>(format.kind), format.schema, format.pattern, format.strict,
+  JsonArray key = {static_cast<int>(format.kind),
+                   format.schema,
+                   format.pattern,
+                   format.prefix,
+                   format.suffix,
+                   format.strict,
                    format.compact};
   for (const std::string& choice : format.choices) key.emplace_back(choice);
   return to_json_text(key);
@@ -23,7 +28,8 @@ std::string key_of(const ResponseFormat& format) {
 
 NodeId add_regex(GrammarBuilder& builder, std::string_view pattern, const std::string& where) {
   const NodeId start = builder.add();
-  builder.dfa(start, regex_dfa(pattern, Anchoring::kWhole, where), Spelling::kPlain, builder.add_end());
+  builder.dfa(start, regex_dfa(pattern, Anchoring::kWhole, where), Spelling::kPlain, builder.add_end(),
+              /*sealed=*/true);
   return start;
 }
 
@@ -42,8 +48,15 @@ NodeId add_format(GrammarBuilder& builder, const ResponseFormat& format, const s
   switch (format.kind) {
     case Kind::kJsonObject:
       return add_schema(builder, kAnyObject, {false, format.compact}, where, warnings);
-    case Kind::kJsonSchema:
-      return add_schema(builder, format.schema, {format.strict, format.compact}, where, warnings);
+    case Kind::kJsonSchema: {
+      const NodeId schema =
+          add_schema(builder, format.schema, {format.strict, format.compact}, where, warnings);
+      if (format.prefix.empty() && format.suffix.empty()) return schema;
+      const NodeId start = builder.add();
+      builder.mark_end(
+          builder.literal(builder.call(builder.literal(start, format.prefix), schema), format.suffix));
+      return start;
+    }
     case Kind::kRegex:
       return add_regex(builder, format.pattern, where);
     case Kind::kChoice:
@@ -83,7 +96,7 @@ std::shared_ptr<const CompiledGrammar> compile(const ResponseFormat& format,
     builder.jump(start, text);
   }
   Grammar grammar;
-  if (!std::move(builder).finish(start, grammar))
+  if (!std::move(builder).finish(start, vocabulary->single_bytes(), grammar))
     throw Error(
         ErrorCode::kInvalidArgument,
         cat(place,

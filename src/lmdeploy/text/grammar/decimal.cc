@@ -175,9 +175,13 @@ class MagnitudeBuilder {
     const Place done = end_of_whole(place);
     if (accepts(done)) builder_.mark_end(at);
     const size_t most = limits_.integer ? kMostIntegerDigits : kMostDigits;
-    if (!place.zero && place.whole_digits < most)
+    if (!place.zero && place.whole_digits < std::min(most, longest_whole()))
       for (char digit = '0'; digit <= '9'; ++digit) builder_.byte(at, digit, node(after_whole(place, digit)));
     if (!limits_.integer && has_room(done)) expand_fraction_digits(done, builder_.literal(at, "."));
+  }
+
+  size_t longest_whole() const {
+    return limits_.high ? limits_.high->value.whole.size() : kMostIntegerDigits;
   }
 
   // `at` has read a digit of the fraction at least.

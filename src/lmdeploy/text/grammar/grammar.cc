@@ -12,6 +12,20 @@ namespace {
 
 constexpr size_t kMostNodes = 400'000;
 
+// The parts of the edges that read a byte of the set; most edges stay as they are.
+void keep_bytes(std::vector<ByteEdge>& edges, const ByteSet& set) {
+  const auto is_whole = [&](const ByteEdge& edge) {
+    return std::all_of(set.begin() + edge.first, set.begin() + edge.last + 1, [](bool in) { return in; });
+  };
+  if (std::ranges::all_of(edges, is_whole)) return;
+  std::vector<ByteEdge> out;
+  for (const ByteEdge& edge : edges)
+    for (int byte = edge.first; byte <= edge.last; ++byte)
+      if (set[static_cast<size_t>(byte)])
+        out.push_back({static_cast<uint8_t>(byte), static_cast<uint8_t>(byte), edge.next});
+  edges = std::move(out);
+}
+
 }  // namespace
 
 NodeId GrammarBuilder::add() {
@@ -119,7 +133,8 @@ std::vector<uint8_t> GrammarBuilder::productive() const {
   return good;
 }
 
-bool GrammarBuilder::finish(NodeId start, Grammar& out) && {
+bool GrammarBuilder::finish(NodeId start, const ByteSet& bytes, Grammar& out) && {
+  for (Node& node : grammar_.nodes) keep_bytes(node.bytes, bytes);
   const std::vector<uint8_t> good = productive();
   if (!good[start]) return false;
   for (Node& node : grammar_.nodes) {

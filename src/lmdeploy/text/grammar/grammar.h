@@ -1,6 +1,7 @@
 // A grammar over bytes: nodes with edges, some of which call other nodes. And how one is put together.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -11,10 +12,12 @@
 #include <vector>
 
 #include "lmdeploy/text/grammar/dfa.h"
+#include "lmdeploy/text/grammar/slices.h"
 
 namespace lmdeploy::grammar {
 
 using NodeId = uint32_t;
+using ByteSet = std::array<bool, 256>;
 
 struct ByteEdge {
   uint8_t first = 0, last = 0;
@@ -36,10 +39,9 @@ struct Node {
   std::vector<ByteEdge> bytes;
   std::vector<NodeId> jumps;  // nothing is read
   std::vector<CallEdge> calls;
-  int32_t repetition = -1;    // index into Grammar::repetitions
-  bool is_end = false;        // of the rule that led here
-  bool absorbs_text = false;  // any characters but quotes, backslashes and control characters lead back to
-                              // such a node of the same rule
+  int32_t repetition = -1;  // index into Grammar::repetitions
+  bool is_end = false;      // of the rule that led here
+  Rooms rooms;              // for characters of each slice, within the rule and after it
 };
 
 struct Grammar {
@@ -74,8 +76,9 @@ class GrammarBuilder {
 
   /// One of several texts, from `from` to `to`; they share what they begin with.
   void one_of(NodeId from, const std::vector<std::string>& texts, NodeId to);
-  /// The texts of `dfa` from `from` to `to`, which a JSON string has to close itself.
-  void dfa(NodeId from, const Dfa& dfa, Spelling spelling, NodeId to);
+  /// The texts of `dfa` from `from` to `to`; the quotes of a JSON string are not part of it. `sealed`: no
+  /// character of a slice can stand at `to`.
+  void dfa(NodeId from, const Dfa& dfa, Spelling spelling, NodeId to, bool sealed);
   /// Code points as UTF-8.
   void utf8(NodeId from, CodeRange range, NodeId to);
 
@@ -86,13 +89,15 @@ class GrammarBuilder {
   NodeId json_integer();
   NodeId json_number();
 
-  /// Without what leads nowhere. False: nothing at all is left of the rule at `start`.
-  bool finish(NodeId start, Grammar& out) &&;
+  /// Without all bytes but these, and what leads nowhere then. False: nothing at all is left of the rule at
+  /// `start`.
+  bool finish(NodeId start, const ByteSet& bytes, Grammar& out) &&;
 
  private:
   enum class Shared { kBlanks, kNoBlanks, kString, kCharacter, kInteger, kNumber };
   template <typename Make>
   NodeId shared(Shared which, Make make);
+  NodeId number_rule(const Dfa& digits);
   void character(NodeId from, NodeId to);
   void unicode_escape(NodeId from, NodeId to);
   void utf8_from(NodeId from, const uint8_t* low, const uint8_t* high, size_t size, NodeId to);

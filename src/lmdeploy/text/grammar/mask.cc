@@ -49,34 +49,40 @@ StateId Automaton::typical(StateId state) {
   return found;
 }
 
-bool Automaton::takes_plain(const Item& item) const {
-  return std::ranges::any_of(grammar_->nodes[item.node].bytes, [](const ByteEdge& edge) {
-    for (int byte = std::max<int>(edge.first, 0x20); byte <= edge.last; ++byte)
-      if (byte != '"' && byte != '\\') return true;
-    return false;
-  });
-}
-
-// How many plain characters certainly fit; nothing when more may fit in a way that is not known.
-std::optional<size_t> Automaton::room_for_plain(const State& state) const {
-  size_t room = 0;
-  bool others = false;
-  for (const Item& item : state.items) {
-    if (grammar_->nodes[item.node].absorbs_text) return kMostPlain;
-    const Frame& parent = frames_[item.parent];
-    const int32_t index = item.parent == 0 ? -1 : grammar_->nodes[parent.node].repetition;
-    const bool in_string = index >= 0 && grammar_->repetitions[static_cast<size_t>(index)].of_characters &&
-                           grammar_->repetitions[static_cast<size_t>(index)].body == item.node;
-    if (in_string) {
-      const uint32_t max = grammar_->repetitions[static_cast<size_t>(index)].max;
-      const size_t left = max == Repetition::kNoLimit ? kMostPlain : max - parent.count + size_t{1};
-      if (room != 0) others = true;
-      room = std::max(room, std::min(left, kMostPlain));
-    } else if (takes_plain(item)) {
-      others = true;
+Room Automaton::room_of(const Item& item, Slice slice) const {
+  const Frame& parent = frames_[item.parent];
+  const int32_t index = item.parent == 0 ? -1 : grammar_->nodes[parent.node].repetition;
+  if (index >= 0) {
+    const Repetition& repetition = grammar_->repetitions[static_cast<size_t>(index)];
+    if (repetition.of_characters && repetition.body == item.node) {
+      const uint64_t left = uint64_t{repetition.max} - parent.count + 1;  // this character is counted already
+      const bool any = repetition.max == Repetition::kNoLimit || left > kMostInSlice;
+      const auto room = any ? Room::kAny : static_cast<uint8_t>(left);
+      return {room, room};
     }
   }
-  if (room == kMostPlain || (room > 0 && !others)) return room;
+  const Node& node = grammar_->nodes[item.node];
+  const Room room = node.rooms[static_cast<size_t>(slice)];
+  if (room.certain > 0 || room.possible != Room::kAny) return room;
+  const bool takes = std::ranges::any_of(node.bytes, [&](const ByteEdge& edge) {
+    for (int byte = edge.first; byte <= edge.last; ++byte)
+      if (has_byte(slice, static_cast<uint8_t>(byte))) return true;
+    return false;
+  });
+  return {0, takes ? Room::kAny : uint8_t{0}};
+}
+
+// The largest slice of which it is known how many characters fit, some at least.
+std::optional<Automaton::KnownRoom> Automaton::known_room(const State& state) const {
+  for (size_t i = kNumSlices; i-- > 0;) {
+    Room all = {0, 0};
+    for (const Item& item : state.items) {
+      const Room room = room_of(item, kSlices[i]);
+      all.certain = std::max(all.certain, room.certain);
+      all.possible = std::max(all.possible, room.possible);
+    }
+    if (all.certain > 0 && all.possible <= all.certain) return KnownRoom{kSlices[i], all.certain};
+  }
   return std::nullopt;
 }
 
@@ -98,9 +104,10 @@ void Automaton::walk(const Trie& trie, StateId from, Bits& mask) {
 }
 
 std::shared_ptr<const Bits> Automaton::make_mask(StateId state) {
-  const std::optional<size_t> room = room_for_plain(states_[static_cast<size_t>(state)]);
-  auto mask = std::make_shared<Bits>(vocabulary_->plain(room.value_or(0)));
-  walk(room ? vocabulary_->not_plain() : vocabulary_->all(), state, *mask);
+  const std::optional<KnownRoom> known = known_room(states_[static_cast<size_t>(state)]);
+  auto mask = known ? std::make_shared<Bits>(vocabulary_->tokens_of(known->slice, known->characters))
+                    : std::make_shared<Bits>(vocabulary_->num_words());
+  walk(known ? vocabulary_->without(known->slice) : vocabulary_->all(), state, *mask);
   ++num_masks_;
   return mask;
 }

@@ -84,6 +84,9 @@ const char* const kSchemas[] = {
     R"({"type":"string","minLength":300})",
     R"({"type":"string","pattern":"^[a-z ]{3,9}$"})",
     R"({"type":"string","pattern":"z{4}"})",
+    R"({"type":"string","pattern":"^[^<>]{1,20}$"})",
+    R"({"type":"string","format":"email"})",
+    R"({"anyOf":[{"type":"string","pattern":"^[a-z]{1,6}$"},{"type":"string","pattern":"^[ a-zA-Z0-9]{2,9}$"}]})",
     R"({"type":"array","items":{"type":"integer"},"minItems":3,"maxItems":400})",
     R"({"type":"array","items":{"type":"string","maxLength":500},"minItems":300,"maxItems":400})",
     R"({"anyOf":[{"type":"string","maxLength":3},{"type":"string","pattern":"^a"},{"type":"array","items":{"type":"number"}}]})",
@@ -190,6 +193,30 @@ TEST(Matcher, OneGrammarServesManyThreads) {
 
 TEST(Vocabulary, NeedsTokensForAllBytes) {
   expect_error(ErrorCode::kUnsupported, {"the byte 32", "byte-level"}, [] { Vocabulary({"a", "b"}); });
+}
+
+// Characters whose bytes are not all there could be begun, but not ended.
+TEST(Vocabulary, BytesThatAreNotThereAreNeverNeeded) {
+  std::vector<std::string> bytes;
+  for (int byte = 0; byte < 256; ++byte)
+    bytes.emplace_back(byte == 0xA9 || byte == 0xF1 ? "" : std::string(1, static_cast<char>(byte)));
+  for (const char* word : {"\xC3\xA9", "\xF1\x80", "a\xC3\xA9"}) bytes.emplace_back(word);
+  ResponseFormat format;
+  format.kind = ResponseFormat::Kind::kJsonSchema;
+  format.schema = parse_json(R"({"type":"string"})", "schema");
+  const auto grammar = compile(format, std::make_shared<const Vocabulary>(std::move(bytes)), "f");
+  Matcher matcher = grammar->matcher();
+  ASSERT_TRUE(matcher.accept_bytes("\""));
+  Bits mask(grammar->vocabulary().num_words());
+  matcher.fill_mask(mask);
+  for (const int id : tokens_of(mask)) {
+    Matcher copy = matcher;
+    EXPECT_TRUE(copy.accept(id)) << id;
+    EXPECT_LT(id, 256) << "they hold a byte that is not there";
+  }
+  ASSERT_TRUE(matcher.accept_bytes("\xC3"));
+  EXPECT_FALSE(matcher.accept_bytes("\xA9"));
+  EXPECT_TRUE(matcher.accept_bytes("\xA8\""));
 }
 
 TEST(ResponseFormat, F39_MisspeltTypesAndFields) {

@@ -67,21 +67,32 @@ class ObjectBuilder {
     }
     const ObjectMembers::Member& member = members_.declared[place.next];
     const Place after = {place.next + 1, place.count + 1};
-    const NodeId done = builder_.call(node, member_rule(place.next));
+    const NodeId done =
+        counts_ ? builder_.call(node, member_rule(place.next)) : inlined_member(node, place.next);
     builder_.jump(comma(done), next_member(after));
     if (may_end(after)) builder_.call(done, blanks_, closing_);
     if (!member.required) builder_.jump(node, next_member({place.next + 1, place.count}));
   }
 
+  // A member has several places where members are counted.
   NodeId member_rule(size_t index) {
     NodeId& rule = member_rules_[index];
     if (rule != 0) return rule;
     rule = builder_.add();
-    const ObjectMembers::Member& member = members_.declared[index];
-    const NodeId key = builder_.call(builder_.literal(rule, member.key), blanks_);
-    const NodeId colon = builder_.call(builder_.literal(key, ":"), blanks_);
-    builder_.call(colon, member.value, builder_.add_end());
+    builder_.mark_end(add_member(rule, index));
     return rule;
+  }
+
+  NodeId inlined_member(NodeId from, size_t index) {
+    const NodeId start = builder_.add();
+    builder_.jump(from, start);
+    return add_member(start, index);
+  }
+
+  NodeId add_member(NodeId from, size_t index) {
+    const ObjectMembers::Member& member = members_.declared[index];
+    const NodeId key = builder_.call(builder_.literal(from, member.key), blanks_);
+    return builder_.call(builder_.call(builder_.literal(key, ":"), blanks_), member.value);
   }
 
   void add_others(const Place& place, NodeId node) {

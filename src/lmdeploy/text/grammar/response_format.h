@@ -21,8 +21,9 @@ struct ResponseFormat {
   Json schema;
   std::string pattern;
   std::vector<std::string> choices;
-  bool strict =
-      false;  // keywords that do not act are refused, and objects are closed unless they say otherwise
+  std::string prefix, suffix;  // kJsonSchema: stand before and after the JSON text
+  /// Keywords that do not act are refused, and objects are closed unless they say otherwise.
+  bool strict = false;
   bool compact = false;  // no white space between JSON tokens
 
   bool operator==(const ResponseFormat&) const = default;

@@ -70,9 +70,8 @@ bool number_fits(const Shape& shape, const Json& value) {
 bool string_fits(const Shape& shape, std::string_view value) {
   const std::u32string codes = to_codes(value);
   if (codes.size() < shape.length.min || codes.size() > shape.length.max) return false;
-  return std::ranges::all_of(shape.patterns, [&](const StringPattern& pattern) {
-    return regex_dfa(pattern.pattern, pattern.anchoring, pattern.place).accepts(codes);
-  });
+  return std::ranges::all_of(
+      shape.patterns, [&](const StringPattern& pattern) { return pattern_text_dfa(pattern).accepts(codes); });
 }
 
 bool array_fits(const SchemaDocument& document, const Branch& branch, const Shape& shape,
@@ -102,7 +101,7 @@ bool no_string(const Shape& shape) {
   if (shape.patterns.size() < 2) return false;
   Dfa all = any_text();
   for (const StringPattern& pattern : shape.patterns)
-    all = intersect(all, regex_dfa(pattern.pattern, pattern.anchoring, pattern.place), pattern.place);
+    all = intersect(all, pattern_text_dfa(pattern), pattern.place);
   return all.empty();
 }
 
@@ -176,18 +175,16 @@ bool is_contradiction(const SchemaDocument& document, const SchemaSet& set, int 
                              [&](const Branch& branch) { return is_contradictory(document, branch, depth); });
 }
 
-void check_one_of(const SchemaDocument& document, const Branch& branch) {
-  for (const JsonObject* part : branch) {
-    const Json* members = part->if_contains("oneOf");
-    if (members == nullptr) continue;
-    const JsonArray& list = members->get_array();
-    for (size_t i = 0; i < list.size(); ++i)
-      for (size_t k = i + 1; k < list.size(); ++k) {
-        if (is_contradiction(document, {&list[i], &list[k]})) continue;
-        document.fail(part, "oneOf", cat("members ", i, " and ", k, ", which may both hold for one value"),
-                      "members that exclude each other, or anyOf");
-      }
-  }
+void check_one_of(const SchemaDocument& document, const JsonObject& part) {
+  const Json* members = part.if_contains("oneOf");
+  if (members == nullptr) return;
+  const JsonArray& list = members->get_array();
+  for (size_t i = 0; i < list.size(); ++i)
+    for (size_t k = i + 1; k < list.size(); ++k) {
+      if (is_contradiction(document, {&list[i], &list[k]})) continue;
+      document.fail(&part, "oneOf", cat("members ", i, " and ", k, ", which may both hold for one value"),
+                    "members that exclude each other, or anyOf");
+    }
 }
 
 }  // namespace lmdeploy::grammar

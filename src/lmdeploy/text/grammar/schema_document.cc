@@ -1,8 +1,8 @@
 #include "lmdeploy/text/grammar/schema_document.h"
 
 #include <algorithm>
-#include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -121,19 +121,18 @@ const Json* find_anchor(const Json& json, std::string_view name) {
   return nullptr;
 }
 
-// The path from `json` to the value at that address.
-std::optional<std::string> path_to(const Json& json, const void* address) {
-  if (&json == address || (json.is_object() && &json.get_object() == address)) return "";
+using Places = std::unordered_map<const void*, std::string>;
+
+void note_places(const Json& json, const std::string& path, Places& places) {
+  places[&json] = path;
   if (const auto* array = json.if_array()) {
-    for (size_t i = 0; i < array->size(); ++i)
-      if (const auto rest = path_to((*array)[i], address)) return cat("/", i, *rest);
+    for (size_t i = 0; i < array->size(); ++i) note_places((*array)[i], cat(path, "/", i), places);
   }
   if (const auto* object = json.if_object()) {
+    places[object] = path;
     for (const auto& entry : *object)
-      if (const auto rest = path_to(entry.value(), address))
-        return cat("/", escape_pointer_token(entry.key()), *rest);
+      note_places(entry.value(), cat(path, "/", escape_pointer_token(entry.key())), places);
   }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -161,7 +160,9 @@ SchemaDocument::SchemaDocument(const Json& root, std::string_view where, bool st
     : root_(root), where_(where), strict_(strict) {}
 
 std::string SchemaDocument::place(const void* value) const {
-  return cat(where_, "#", path_to(root_, value).value_or(""));
+  if (places_.empty()) note_places(root_, "", places_);
+  const auto known = places_.find(value);
+  return cat(where_, "#", known == places_.end() ? "" : known->second);
 }
 
 void SchemaDocument::fail(const void* value, std::string_view keyword, std::string_view found,

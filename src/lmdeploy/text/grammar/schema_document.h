@@ -2,9 +2,9 @@
 // follow.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lmdeploy/core/json.h"
@@ -18,7 +18,7 @@ using SchemaSet = std::vector<const Json*>;
 /// been followed.
 using Branch = std::vector<const JsonObject*>;
 
-/// Keeps pointers into `root`, which must outlive it.
+/// Keeps pointers into `root`, which must outlive it. One thread at a time.
 class SchemaDocument {
  public:
   SchemaDocument(const Json& root, std::string_view where, bool strict);
@@ -52,6 +52,7 @@ class SchemaDocument {
   const Json& root_;
   const std::string where_;
   const bool strict_;
+  mutable std::unordered_map<const void*, std::string> places_;  // of all values; filled when first asked for
 };
 
 /// A JSON text's value by an RFC 6901 pointer; nullptr when there is none.

@@ -55,9 +55,11 @@ class SchemaRules {
 
   void fill(const SchemaSet& set, NodeId start) {
     for (const Branch& branch : document_.branches(set)) {
-      for (const JsonObject* part : branch)
-        if (checked_.insert(part).second) document_.check_keywords(*part, warnings_);
-      check_one_of(document_, branch);
+      for (const JsonObject* part : branch) {
+        if (!checked_.insert(part).second) continue;
+        document_.check_keywords(*part, warnings_);
+        check_one_of(document_, *part);
+      }
       fill_branch(branch, start);
     }
   }
@@ -143,7 +145,7 @@ class SchemaRules {
       const NodeId inside = builder_.literal(start, "\"");
       const NodeId closing = builder_.add();
       builder_.byte(closing, '"', end);
-      builder_.dfa(inside, string_dfa(shape), Spelling::kJsonString, closing);
+      builder_.dfa(inside, string_dfa(shape), Spelling::kJsonString, closing, /*sealed=*/true);
       return;
     }
     const bool any_length = shape.length.min == 0 && shape.length.max == LengthRange::kNoLimit;
@@ -162,7 +164,7 @@ class SchemaRules {
     const auto key = std::pair{pattern.pattern, pattern.anchoring == Anchoring::kWhole};
     const auto known = dfas_.find(key);
     if (known != dfas_.end()) return known->second;
-    return dfas_[key] = regex_dfa(pattern.pattern, pattern.anchoring, pattern.place);
+    return dfas_[key] = pattern_text_dfa(pattern);
   }
 
   Dfa string_dfa(const Shape& shape) {
@@ -250,7 +252,7 @@ class SchemaRules {
     }
     if (!names.empty()) dfa = intersect(dfa, names_dfa(branch, names), place);
     const NodeId closing = builder_.add();
-    builder_.dfa(builder_.literal(from, "\""), dfa, Spelling::kJsonString, closing);
+    builder_.dfa(builder_.literal(from, "\""), dfa, Spelling::kJsonString, closing, /*sealed=*/true);
     return builder_.literal(closing, "\"");
   }
 

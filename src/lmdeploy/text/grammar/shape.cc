@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -264,6 +266,17 @@ void add_closing(const SchemaDocument& document, const Branch& branch, bool eval
 }  // namespace
 
 std::string json_text(std::string_view text) { return to_json_text(Json(boost::json::string(text))); }
+
+Dfa pattern_text_dfa(const StringPattern& pattern) {
+  if (pattern.anchoring == Anchoring::kAnywhere)  // a user's
+    return regex_dfa(pattern.pattern, pattern.anchoring, pattern.place);
+  static std::mutex mutex;
+  static std::map<std::string, Dfa> formats;
+  const std::lock_guard lock(mutex);
+  const auto [known, is_new] = formats.try_emplace(pattern.pattern);
+  if (is_new) known->second = regex_dfa(pattern.pattern, pattern.anchoring, pattern.place);
+  return known->second;
+}
 
 Shape read_shape(const SchemaDocument& document, const Branch& branch) {
   Shape shape;

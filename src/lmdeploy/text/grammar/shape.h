@@ -56,13 +56,16 @@ std::vector<std::string> open_patterns(const SchemaDocument& document, const Bra
 /// What all keys have to follow (propertyNames).
 SchemaSet name_schemas(const SchemaDocument& document, const Branch& branch);
 
+/// The texts that a pattern admits; those of formats are made once.
+Dfa pattern_text_dfa(const StringPattern& pattern);
+
 /// Whether a value follows all of a branch, or of a set.
 bool admits(const SchemaDocument& document, const Branch& branch, const Json& value, int depth = 0);
 bool admits(const SchemaDocument& document, const SchemaSet& set, const Json& value, int depth = 0);
 /// Whether no value can follow all of `set`; false also when that is hard to say.
 bool is_contradiction(const SchemaDocument& document, const SchemaSet& set, int depth = 0);
 /// Refuses a oneOf two of whose members may hold at once.
-void check_one_of(const SchemaDocument& document, const Branch& branch);
+void check_one_of(const SchemaDocument& document, const JsonObject& part);
 
 /// `"a"`: the JSON text of a string.
 std::string json_text(std::string_view text);

@@ -44,25 +44,6 @@ char short_escape(char32_t code) {
   }
 }
 
-// States all of whose characters, quotes, backslashes and control characters aside, lead to such states.
-std::vector<uint8_t> absorbing_states(const Dfa& dfa) {
-  std::vector<uint8_t> absorbs(dfa.states.size(), 1);
-  const CodeSet special = make_code_set({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = 0; i < absorbs.size(); ++i) {
-      if (!absorbs[i]) continue;
-      std::vector<CodeRange> covered(special.begin(), special.end());
-      for (const Dfa::Edge& edge : dfa.states[i].edges)
-        if (absorbs[edge.next]) covered.push_back({edge.first, edge.last});
-      if (complement(make_code_set(std::move(covered))).empty()) continue;
-      absorbs[i] = 0;
-      changed = true;
-    }
-  }
-  return absorbs;
-}
-
 }  // namespace
 
 void GrammarBuilder::hex_digit(NodeId from, char digit, NodeId to) {
@@ -162,13 +143,13 @@ void GrammarBuilder::spell(NodeId from, NodeId& escape, CodeRange range, NodeId 
   if (first <= range.last) utf8(from, {first, range.last}, to);
 }
 
-void GrammarBuilder::dfa(NodeId from, const Dfa& dfa, Spelling spelling, NodeId to) {
+void GrammarBuilder::dfa(NodeId from, const Dfa& dfa, Spelling spelling, NodeId to, bool sealed) {
   std::vector<NodeId> nodes;
   for (size_t i = 0; i < dfa.states.size(); ++i) nodes.push_back(add());
-  const std::vector<uint8_t> absorbs = absorbing_states(dfa);
+  const std::vector<Rooms> rooms = sealed ? rooms_of(dfa) : std::vector<Rooms>(dfa.states.size());
   for (size_t i = 0; i < dfa.states.size(); ++i) {
     const Dfa::State& state = dfa.states[i];
-    grammar_.nodes[nodes[i]].absorbs_text = absorbs[i] != 0;
+    grammar_.nodes[nodes[i]].rooms = rooms[i];
     NodeId escape = nodes[i];
     for (const Dfa::Edge& edge : state.edges) {
       if (spelling == Spelling::kPlain)
@@ -251,28 +232,28 @@ NodeId GrammarBuilder::json_string() {
   return shared(Shared::kString, [&] {
     const NodeId start = add();
     const NodeId inside = literal(start, "\"");
-    grammar_.nodes[inside].absorbs_text = true;
+    grammar_.nodes[inside].rooms.fill({Room::kAny, Room::kAny});
     character(inside, inside);
     byte(inside, '"', add_end());
     return start;
   });
 }
 
+NodeId GrammarBuilder::number_rule(const Dfa& digits) {
+  const NodeId start = add();
+  dfa(start, digits, Spelling::kPlain, add_end(), /*sealed=*/false);
+  return start;
+}
+
 NodeId GrammarBuilder::json_integer() {
-  return shared(Shared::kInteger, [&] {
-    const NodeId start = add();
-    dfa(start, regex_dfa("0|-?[1-9][0-9]{0,39}", Anchoring::kWhole, "integer"), Spelling::kPlain, add_end());
-    return start;
-  });
+  static const Dfa kInteger = regex_dfa("0|-?[1-9][0-9]{0,39}", Anchoring::kWhole, "integer");
+  return shared(Shared::kInteger, [&] { return number_rule(kInteger); });
 }
 
 NodeId GrammarBuilder::json_number() {
-  return shared(Shared::kNumber, [&] {
-    const NodeId start = add();
-    constexpr std::string_view kNumber = R"(-?(0|[1-9][0-9]{0,39})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?)";
-    dfa(start, regex_dfa(kNumber, Anchoring::kWhole, "number"), Spelling::kPlain, add_end());
-    return start;
-  });
+  static const Dfa kNumber = regex_dfa(R"(-?(0|[1-9][0-9]{0,39})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?)",
+                                       Anchoring::kWhole, "number");
+  return shared(Shared::kNumber, [&] { return number_rule(kNumber); });
 }
 
 }  // namespace lmdeploy::grammar

@@ -11,16 +11,22 @@ namespace {
 
 constexpr size_t kLongestToken = 1024;  // bytes; no vocabulary needs longer ones
 
-// Characters of a plain token; nothing for others.
-std::optional<size_t> plain_length(std::string_view bytes) {
+struct SliceLength {
+  Slice slice = Slice::kAlnum;  // the smallest one that has the whole token
+  size_t characters = 0;
+};
+
+std::optional<SliceLength> slice_length(std::string_view bytes) {
   if (!is_utf8(bytes)) return std::nullopt;
-  size_t count = 0;
-  for (const char c : bytes) {
-    const auto byte = static_cast<uint8_t>(c);
-    if (byte < 0x20 || c == '"' || c == '\\') return std::nullopt;
-    if ((byte & 0xC0) != 0x80) ++count;
+  SliceLength out;
+  for (size_t at = 0; at < bytes.size(); ++out.characters) {
+    const Utf8Char c = decode_utf8(bytes, at);
+    const std::optional<Slice> slice = slice_of(c.code);
+    if (!slice) return std::nullopt;
+    out.slice = std::max(out.slice, *slice);
+    at += c.size;
   }
-  return count <= kMostPlain ? std::optional(count) : std::nullopt;
+  return out.characters <= kMostInSlice ? std::optional(out) : std::nullopt;
 }
 
 // `ids` in the order of their bytes.
@@ -53,35 +59,43 @@ Trie make_trie(const std::vector<std::string>& bytes, std::vector<int> ids) {
 
 Vocabulary::Vocabulary(std::vector<std::string> bytes, bool drops_first_space)
     : bytes_(std::move(bytes)), drops_first_space_(drops_first_space) {
-  check_bytes();
-  for (Bits& bits : plain_) bits.resize(num_words());
+  note_bytes();
   std::vector<int> ids;
   for (size_t id = 0; id < size(); ++id)
     if (!bytes_[id].empty() && bytes_[id].size() <= kLongestToken) ids.push_back(static_cast<int>(id));
   std::stable_sort(ids.begin(), ids.end(), [&](int a, int b) {
     return bytes_[static_cast<size_t>(a)] < bytes_[static_cast<size_t>(b)];
   });
+  for (const int id : ids) longest_ = std::max(longest_, bytes_[static_cast<size_t>(id)].size());
+  for (const Slice slice : kSlices) slices_[static_cast<size_t>(slice)] = make_slice(slice, ids);
+  all_ = make_trie(bytes_, std::move(ids));
+}
+
+Vocabulary::SliceTokens Vocabulary::make_slice(Slice slice, const std::vector<int>& ids) const {
+  SliceTokens out;
+  for (Bits& bits : out.tokens) bits.resize(num_words());
   std::vector<int> others;
   for (const int id : ids) {
     const std::string& text = bytes_[static_cast<size_t>(id)];
-    longest_ = std::max(longest_, text.size());
-    const std::optional<size_t> length = plain_length(text);
-    if (!length) others.push_back(id);
-    for (size_t count = length.value_or(kMostPlain + 1); count <= kMostPlain; ++count)
-      plain_[count][static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+    const std::optional<SliceLength> length = slice_length(text);
+    if (!length || length->slice > slice || !can_spell(text)) {
+      others.push_back(id);
+      continue;
+    }
+    for (size_t count = length->characters; count <= kMostInSlice; ++count)
+      out.tokens[count][static_cast<size_t>(id) / 32] |= 1u << (id % 32);
   }
-  all_ = make_trie(bytes_, std::move(ids));
-  not_plain_ = make_trie(bytes_, std::move(others));
+  out.others = make_trie(bytes_, std::move(others));
+  return out;
 }
 
 std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer) {
   std::vector<std::string> bytes;
   for (int id = 0; id < tokenizer.vocab_size(); ++id) bytes.push_back(tokenizer.token_bytes(id));
-  const auto spaced =
-      std::ranges::find_if(bytes, [](const std::string& text) { return text.size() > 1 && text[0] == ' '; });
-  const bool drops =
-      spaced != bytes.end() &&
-      tokenizer.decode(std::array{static_cast<int>(spaced - bytes.begin())}) == spaced->substr(1);
+  const auto spaced = std::ranges::find_if(
+      bytes, [](const std::string& text) { return text.size() > 1 && text[0] == ' ' && text[1] != ' '; });
+  const bool drops = spaced != bytes.end() &&
+                     !tokenizer.decode(std::array{static_cast<int>(spaced - bytes.begin())}).starts_with(' ');
   return std::make_shared<const Vocabulary>(std::move(bytes), drops);
 }
 
@@ -91,19 +105,18 @@ std::string_view Vocabulary::bytes(int id) const {
   return text.size() <= kLongestToken ? std::string_view(text) : std::string_view();
 }
 
-// Control characters but the newline are always escaped; 0xC0, 0xC1 and 0xF5 and up are in no UTF-8.
-void Vocabulary::check_bytes() const {
-  std::array<bool, 256> has{};
+void Vocabulary::note_bytes() {
   for (const std::string& text : bytes_)
-    if (text.size() == 1) has[static_cast<uint8_t>(text[0])] = true;
-  const auto needed = [](int byte) {
-    return byte >= 0x20 && byte != 0x7F && byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
-  };
-  for (int byte = 0; byte < 256; ++byte)
-    if (needed(byte) && !has[static_cast<size_t>(byte)])
+    if (text.size() == 1) has_byte_[static_cast<uint8_t>(text[0])] = true;
+  for (uint8_t byte = 0x20; byte < 0x7F; ++byte)
+    if (!has_byte_[byte])
       throw Error(ErrorCode::kUnsupported,
                   cat("response_format: no token of the tokenizer is the byte ", byte,
                       " alone; expected a byte-level or byte-fallback vocabulary"));
+}
+
+bool Vocabulary::can_spell(std::string_view bytes) const {
+  return std::ranges::all_of(bytes, [&](char byte) { return has_byte_[static_cast<uint8_t>(byte)]; });
 }
 
 }  // namespace lmdeploy::grammar

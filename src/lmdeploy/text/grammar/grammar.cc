@@ -94,21 +94,33 @@ void GrammarBuilder::one_of(NodeId from, const std::vector<std::string>& texts, 
   }
 }
 
+template <typename Visit>
+void GrammarBuilder::for_each_needed(const Node& node, Visit visit) const {
+  for (const ByteEdge& edge : node.bytes) visit(edge.next);
+  for (const NodeId next : node.jumps) visit(next);
+  for (const CallEdge& edge : node.calls) {
+    visit(edge.rule);
+    visit(edge.next);
+  }
+  if (node.repetition >= 0) visit(grammar_.repetitions[static_cast<size_t>(node.repetition)].body);
+}
+
+// For each node, those that lead to it or call it: dependents[begins[id]] to dependents[begins[id + 1]].
+GrammarBuilder::Dependents GrammarBuilder::dependents() const {
+  Dependents out;
+  out.begins.resize(grammar_.nodes.size() + 2);
+  for (const Node& node : grammar_.nodes) for_each_needed(node, [&](NodeId id) { ++out.begins[id + 2]; });
+  for (size_t i = 2; i < out.begins.size(); ++i) out.begins[i] += out.begins[i - 1];
+  out.nodes.resize(out.begins.back());
+  for (NodeId from = 0; from < grammar_.nodes.size(); ++from)
+    for_each_needed(grammar_.nodes[from], [&](NodeId id) { out.nodes[out.begins[id + 1]++] = from; });
+  return out;
+}
+
 // A node is productive when something can lead from it to the end of its rule.
 std::vector<uint8_t> GrammarBuilder::productive() const {
   const std::vector<Node>& nodes = grammar_.nodes;
-  std::vector<std::vector<NodeId>> dependents(nodes.size());  // to look at again once this one is productive
-  for (NodeId id = 0; id < nodes.size(); ++id) {
-    const Node& node = nodes[id];
-    for (const ByteEdge& edge : node.bytes) dependents[edge.next].push_back(id);
-    for (const NodeId next : node.jumps) dependents[next].push_back(id);
-    for (const CallEdge& edge : node.calls) {
-      dependents[edge.rule].push_back(id);
-      dependents[edge.next].push_back(id);
-    }
-    if (node.repetition >= 0)
-      dependents[grammar_.repetitions[static_cast<size_t>(node.repetition)].body].push_back(id);
-  }
+  const Dependents dependents = this->dependents();
   std::vector<uint8_t> good(nodes.size());
   const auto holds = [&](const Node& node) {
     if (node.is_end) return true;
@@ -128,13 +140,15 @@ std::vector<uint8_t> GrammarBuilder::productive() const {
     pending.pop_back();
     if (good[id] || !holds(nodes[id])) continue;
     good[id] = 1;
-    pending.insert(pending.end(), dependents[id].begin(), dependents[id].end());
+    for (uint32_t i = dependents.begins[id]; i < dependents.begins[id + 1]; ++i)
+      pending.push_back(dependents.nodes[i]);  // what needs it may hold now
   }
   return good;
 }
 
 bool GrammarBuilder::finish(NodeId start, const ByteSet& bytes, Grammar& out) && {
-  for (Node& node : grammar_.nodes) keep_bytes(node.bytes, bytes);
+  if (!std::ranges::all_of(bytes, [](bool in) { return in; }))
+    for (Node& node : grammar_.nodes) keep_bytes(node.bytes, bytes);
   const std::vector<uint8_t> good = productive();
   if (!good[start]) return false;
   for (Node& node : grammar_.nodes) {

@@ -105,6 +105,13 @@ class GrammarBuilder {
   void spell(NodeId from, NodeId& escape, CodeRange range, NodeId to);
   void escape_controls(NodeId escape, CodeRange range, NodeId to);
   void hex_digit(NodeId from, char digit, NodeId to);  // a letter in both cases
+  struct Dependents {
+    std::vector<uint32_t> begins;
+    std::vector<NodeId> nodes;
+  };
+  template <typename Visit>
+  void for_each_needed(const Node& node, Visit visit) const;
+  Dependents dependents() const;
   std::vector<uint8_t> productive() const;
 
   std::string_view where_;

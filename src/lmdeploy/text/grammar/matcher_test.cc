@@ -169,6 +169,7 @@ TEST(Matcher, OutlivesTheStatesItsGrammarForgets) {
   for (int i = 0; i < 1000; ++i) piece += "12,";
   for (int i = 0; i < 150; ++i) ASSERT_TRUE(matcher.accept_bytes(piece)) << i;
   EXPECT_NE(grammar->automaton(), first);
+  EXPECT_EQ(first.use_count(), 1) << "the matcher has moved on";
   EXPECT_LT(grammar->automaton()->memory(), size_t{200} << 20);
   EXPECT_TRUE(matcher.accept_bytes("1],[2]]") && matcher.is_complete());
 }

@@ -49,7 +49,7 @@ void fill_rooms(const std::vector<Steps>& steps, size_t slice, std::vector<Rooms
   for (Rooms& room : rooms) room[slice] = {Room::kAny, 0};
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = 0; i < steps.size(); ++i) {
+    for (size_t i = steps.size(); i-- > 0;) {  // most steps lead on to states with higher numbers
       Room room = {steps[i].all ? Room::kAny : uint8_t{0}, 0};
       for (const uint32_t next : steps[i].next) {
         room.certain = std::min(room.certain, one_more(rooms[next][slice].certain));

@@ -87,7 +87,8 @@ class Sampler:
         self.mask = np.zeros((len(tokens) + 31) // 32, np.uint32)
         closing = {byte: rank for rank, byte in enumerate(b'"]}')}
         last = {ord(" "): 40, ord("\n"): 40, ord("\t"): 40, ord("{"): 50, ord("["): 50, ord(","): 30, ord("\\"): 30}
-        self.rank = np.array([closing.get(token[0], last.get(token[0], 10)) + len(token) if token else 99 for token in tokens])
+        self.rank = np.array([closing.get(token[0], last.get(token[0], 10)) + len(token) if token else 99
+                              for token in tokens])
 
     def allowed(self, matcher: core.Matcher) -> np.ndarray:
         matcher.fill_mask(self.mask)

@@ -1,4 +1,4 @@
-"""Random documents that follow a JSON schema: for tests only, and only for the keywords that tests/data/grammar uses."""
+"""Random documents that follow a JSON schema: for tests, and only for the keywords that tests/data/grammar uses."""
 from __future__ import annotations
 
 import random
@@ -110,7 +110,8 @@ class Documents:
 
     def _integer(self, parts: list[dict], depth: int) -> int:
         low = max(self._bound(parts, "minimum", max, -10**6), self._bound(parts, "exclusiveMinimum", max, -10**6) + 1)
-        high = min(self._bound(parts, "maximum", min, max(low, 0) + 10**6), self._bound(parts, "exclusiveMaximum", min, 10**18) - 1)
+        high = min(self._bound(parts, "maximum", min, max(low, 0) + 10**6),
+                   self._bound(parts, "exclusiveMaximum", min, 10**18) - 1)
         step = self._bound(parts, "multipleOf", max, 1)
         low, high = -int(-low // 1), int(high // 1)
         if low > high:
@@ -120,7 +121,8 @@ class Documents:
 
     def _number(self, parts: list[dict], depth: int) -> float | int:
         low = max(self._bound(parts, "minimum", max, -1e4), self._bound(parts, "exclusiveMinimum", max, -1e4))
-        high = min(self._bound(parts, "maximum", min, max(low, 0) + 1e4), self._bound(parts, "exclusiveMaximum", min, 1e9))
+        high = min(self._bound(parts, "maximum", min, max(low, 0) + 1e4),
+                   self._bound(parts, "exclusiveMaximum", min, 1e9))
         step = self._bound(parts, "multipleOf", max, None)
         if step is not None:
             return self.rng.randint(int(low / step) + 1, int(high / step)) * step
@@ -141,16 +143,21 @@ class Documents:
     def _array(self, parts: list[dict], depth: int) -> list:
         low = self._bound(parts, "minItems", max, 0)
         high = min(self._bound(parts, "maxItems", min, low + 3), low + 4)
-        prefix = [part.get("prefixItems", part["items"] if isinstance(part.get("items"), list) else []) for part in parts]
         items = []
         for i in range(self.rng.randint(low, max(low, high)) if depth < 6 else low):
-            schemas = [first[i] if i < len(first) else (part.get("additionalItems", True) if isinstance(part.get("items"), list)
-                                                        else part.get("items", True))
-                       for part, first in zip(parts, prefix, strict=True)]
+            schemas = [self._of_item(part, i) for part in parts]
             if False in schemas:
                 break
             items.append(self._value(schemas, depth + 1))
         return items
+
+    @staticmethod
+    def _of_item(part: dict, index: int) -> Any:
+        rest = part.get("items", True)
+        first = part.get("prefixItems", [])
+        if isinstance(rest, list):
+            first, rest = rest, part.get("additionalItems", True)
+        return first[index] if index < len(first) else rest
 
     def _object(self, parts: list[dict], depth: int) -> dict:
         names: list[str] = []
@@ -187,7 +194,8 @@ class Documents:
         schemas: list = []
         for part in parts:
             known = [part["properties"][name]] if name in part.get("properties", {}) else []
-            known += [schema for pattern, schema in part.get("patternProperties", {}).items() if re.search(pattern, name)]
+            known += [schema for pattern, schema in part.get("patternProperties", {}).items()
+                      if re.search(pattern, name)]
             schemas += known or ([part["additionalProperties"]] if "additionalProperties" in part else [])
         return schemas
 

@@ -1,4 +1,4 @@
-"""Structured output against the jsonschema library and Python's re: what is drawn is valid, what is valid is accepted."""
+"""Structured output against the jsonschema library and re: what is drawn is valid, what is valid is accepted."""
 import json
 import random
 import re
@@ -82,7 +82,8 @@ def test_every_tokenizer_spells_what_is_valid(tokenizer_name, tmp_path):
                 assert matcher.can_stop()
 
 
-PATTERNS = ["a*b+c?", "(ab|cd)*e", "[a-c]{2,4}", "[^ab]+", "a.c", "\\d{2}-\\w+", "(?:a|b(?:c|d)*)+", "\\s?x\\S*", "x{0,3}y{2}", "(a|ab)(c|bcd)",
+PATTERNS = ["a*b+c?", "(ab|cd)*e", "[a-c]{2,4}", "[^ab]+", "a.c", "\\d{2}-\\w+", "(?:a|b(?:c|d)*)+", "\\s?x\\S*",
+            "x{0,3}y{2}", "(a|ab)(c|bcd)",
             "[\\w.-]+@[a-c]+", "a|b|", "(a?){3}a{3}", "\\x61\\u0062\\.", "[]a-]+", "a{,2}b", "(?P<n>a)b", "^(a|b$)+"]
 
 
@@ -127,7 +128,8 @@ def test_the_pipeline_keeps_to_a_schema(endless):
     for response in answers(endless, tools.schema_format(RECORD)):
         assert response.finish_reason == "stop"
         jsonschema.validate(json.loads(response.text), RECORD)
-    for response in answers(endless, tools.schema_format(RECORD), do_sample=True, temperature=2.0, top_k=0, random_seed=5, n=3):
+    sampled = {"do_sample": True, "temperature": 2.0, "top_k": 0, "random_seed": 5, "n": 3}
+    for response in answers(endless, tools.schema_format(RECORD), **sampled):
         for choice in response.choices:
             jsonschema.validate(json.loads(choice.text), RECORD)
 
@@ -145,8 +147,9 @@ def test_f32_a_model_that_loves_white_space(endless):
 def test_the_other_kinds(endless):
     for response in answers(endless, {"type": "choice", "choice": ["yes", "no"]}):
         assert response.text in ("yes", "no") and response.finish_reason == "stop"
-    for response in answers(endless, {"type": "regex_schema", "regex_schema": "[0-9]{3}-[a-f]+!"}, logit_bias={ord("!"): 50.0}):
-        assert re.fullmatch("[0-9]{3}-[a-f]+!", response.text)
+    pattern = "[0-9]{3}-[a-f]+!"
+    for response in answers(endless, {"type": "regex_schema", "regex_schema": pattern}, logit_bias={ord("!"): 50.0}):
+        assert re.fullmatch(pattern, response.text)
     for response in answers(endless, {"type": "json_object"}, logit_bias={ord("}"): 50.0}):
         assert json.loads(response.text) == {}
     free, _ = answers(endless, None, max_new_tokens=3)
@@ -155,8 +158,10 @@ def test_the_other_kinds(endless):
 
 
 def test_a_batch_of_different_formats(endless):
-    formats = [tools.schema_format(RECORD), None, {"type": "choice", "choice": ["alpha", "beta"]}, {"type": "json_object"}]
-    configs = [GenerationConfig(response_format=one, max_new_tokens=200, logit_bias={ord("}"): 20.0} if one else None) for one in formats]
+    choice = {"type": "choice", "choice": ["alpha", "beta"]}
+    formats = [tools.schema_format(RECORD), None, choice, {"type": "json_object"}]
+    configs = [GenerationConfig(response_format=one, max_new_tokens=200, logit_bias={ord("}"): 20.0} if one else None)
+               for one in formats]
     together = endless(["x"] * 4, gen_config=configs, do_preprocess=False)
     alone = [endless("x", gen_config=config, do_preprocess=False) for config in configs]
     assert [response.text for response in together] == [response.text for response in alone]
@@ -177,8 +182,9 @@ def test_malformed_formats_are_refused_at_once(response_format, words):
 
 
 def test_f37_a_schema_that_cannot_be_kept(endless):
+    unique = {"type": "object", "properties": {"a": {"uniqueItems": True}}}
     for schema, words in (({"type": "string", "pattern": "^ab\\!("}, ["#/pattern", "column"]),
-                          ({"type": "object", "properties": {"a": {"uniqueItems": True}}}, ["#/properties/a/uniqueItems"]),
+                          (unique, ["#/properties/a/uniqueItems"]),
                           ({"type": "integer", "minimum": 3, "maximum": 1}, ["contradict"])):
         with pytest.raises(ValueError) as caught:
             answers(endless, tools.schema_format(schema))

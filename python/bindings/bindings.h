@@ -19,6 +19,7 @@ void bind_errors(nb::module_& m);
 void bind_configs(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_jinja(nb::module_& m);
+void bind_grammar(nb::module_& m);
 void bind_hub(nb::module_& m);
 void bind_results(nb::module_& m);
 void bind_streams(nb::module_& m);

@@ -78,6 +78,14 @@ void bind_generation_config(nb::module_& m) {
       .def_rw("repetition_ngram_size", &C::repetition_ngram_size)
       .def_rw("repetition_ngram_threshold", &C::repetition_ngram_threshold)
       .def_rw("logit_bias", &C::logit_bias)
+      .def(
+          "set_response_format",
+          [](C& self, const nb::dict& format) {
+            constexpr std::string_view kWhere = "gen_config.response_format";
+            self.response_format =
+                read_response_format(json_from_python(format, std::string(kWhere)), kWhere);
+          },
+          nb::arg("response_format"))
       .def("validate", &C::validate);
 }
 

@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   python::bind_errors(m);
   python::bind_configs(m);
   python::bind_text(m);
+  python::bind_grammar(m);
   python::bind_jinja(m);
   python::bind_hub(m);
   python::bind_results(m);

@@ -6,8 +6,10 @@ import enum
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy
+from numpy.typing import NDArray
 
 __version__: str
 
@@ -378,6 +380,8 @@ class GenerationConfig:
     @logit_bias.setter
     def logit_bias(self, arg: Sequence[tuple[int, float]], /) -> None: ...
 
+    def set_response_format(self, response_format: dict) -> None: ...
+
     def validate(self) -> None: ...
 
 class RunOptions:
@@ -481,6 +485,56 @@ def make_jinja_template(source: str, bos_token: str = '', eos_token: str = '') -
 
 def chat_template_names() -> list[str]:
     """Names of the built-in templates, sorted."""
+
+class Vocabulary:
+    """The bytes of a tokenizer's tokens; immutable."""
+
+    @staticmethod
+    def of(tokenizer: Tokenizer) -> Vocabulary: ...
+
+    @staticmethod
+    def of_bytes(tokens: list) -> Vocabulary:
+        """`tokens[id]`: the bytes of token id; empty for ids without text."""
+
+    def __len__(self) -> int: ...
+
+
+class Matcher:
+    """How far one answer has got in a grammar."""
+
+    def copy(self) -> Matcher: ...
+
+    def fill_mask(self, mask: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """
+        Sets bit id % 32 of mask[id // 32] for the tokens that may come, clears all others.
+        """
+
+    def accept(self, token: int) -> bool:
+        """False, and nothing changes: it may not come."""
+
+    def accept_bytes(self, bytes: bytes) -> bool: ...
+
+    def can_stop(self) -> bool:
+        """What has come is whole."""
+
+    def is_complete(self) -> bool:
+        """It is, and nothing may follow."""
+
+    def forced_bytes(self, most: int = 256) -> bytes:
+        """What must come next."""
+
+
+class Grammar:
+    """A response_format over a vocabulary; thread-safe."""
+
+    @staticmethod
+    def compile(response_format: object, vocabulary: Vocabulary) -> Grammar: ...
+
+    @property
+    def warnings(self) -> list[str]: ...
+
+    def matcher(self) -> Matcher: ...
+
 
 class LocalTime:
     """What strftime_now shows."""

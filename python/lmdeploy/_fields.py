@@ -80,9 +80,8 @@ GENERATION = _rules(
     "n max_new_tokens do_sample top_p top_k min_p temperature repetition_penalty ignore_eos random_seed stop_words "
     "bad_words stop_token_ids bad_token_ids min_new_tokens skip_special_tokens logprobs output_logits "
     "include_stop_str_in_output repetition_ngram_size repetition_ngram_threshold presence_penalty frequency_penalty "
-    "logit_bias",
+    "logit_bias response_format",
     {
-        (REFUSED, "constrained output is not supported yet"): "response_format",
         (REFUSED, "sampling runs in native code, which calls no Python; use the penalties, logit_bias and bad_words"):
             "logits_processors",
         (REFUSED, "not supported yet; output_logits is"): "output_last_hidden_state",

@@ -52,6 +52,9 @@ class GenerationConfig(Config):
         presence_penalty, frequency_penalty: In [-2, 2]; subtracted from the logits of generated tokens, once and per
             occurrence.
         logit_bias: {token id: value added to its logit}.
+        response_format: What the answer must be: ``{"type": "json_object"}``, ``{"type": "json_schema", "json_schema":
+            {"name": ..., "schema": {...}}}``, ``{"type": "regex_schema", "regex_schema": "..."}``, ``{"type": "choice",
+            "choice": ["...", ...]}`` or ``{"type": "text"}``; see docs/structured_output.md.
 
     Raises:
         ConfigValueError: (an AssertionError and ValueError) a value outside its range.

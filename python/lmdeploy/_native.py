@@ -68,6 +68,8 @@ def native_generation_config(config: GenerationConfig) -> _core.GenerationConfig
     native.output_logits = _LOGITS[config.output_logits]
     if config.random_seed is not None:
         native.random_seed = config.random_seed & _SEED_MASK
+    if config.response_format is not None:
+        native.set_response_format(config.response_format)
     if config.logit_bias:
         native.logit_bias = list(config.logit_bias.items())
     return native

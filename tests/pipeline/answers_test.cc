@@ -207,5 +207,48 @@ TEST_F(AnswersTest, TemplateVariablesAndPrefill) {
   EXPECT_EQ(pipeline.infer({prefill}, {GenerationConfig()}).front().text, "xyz");
 }
 
+ResponseFormat format_of(const char* text) { return read_response_format(parse_json(text, "test"), "test"); }
+
+TEST_F(AnswersTest, ResponseFormatsLimitTheText) {
+  write_random_text_model(folder(), 3);
+  Pipeline pipeline(config());
+  GenerationConfig record = new_tokens(300);
+  record.response_format = format_of(
+      R"({"type":"json_schema","json_schema":{"schema":{"type":"object","additionalProperties":false,
+      "properties":{"n":{"type":"integer","minimum":10,"maximum":99},"s":{"type":"string","maxLength":8}},"required":["n","s"]}}})");
+  record.do_sample = true;
+  record.top_k = 0;
+  record.temperature = 2;
+  record.random_seed = 4;
+  record.n = 3;
+  GenerationConfig choice = new_tokens(20);
+  choice.response_format = format_of(R"({"type":"choice","choice":["left","right"]})");
+  const std::vector<Response> responses = pipeline.infer(
+      {std::vector<int>{1}, std::vector<int>{2}, std::vector<int>{3}}, {record, choice, new_tokens(4)});
+  ASSERT_EQ(responses.size(), 5u);
+  for (size_t i = 0; i < 3; ++i) {
+    const Json answer = parse_json(responses[i].text, "answer");
+    EXPECT_EQ(responses[i].finish_reason, FinishReason::kStop);
+    EXPECT_TRUE(answer.at("n").as_int64() >= 10 && answer.at("n").as_int64() <= 99) << responses[i].text;
+    EXPECT_TRUE(answer.at("s").is_string());
+  }
+  EXPECT_NE(responses[0].text, responses[1].text);
+  EXPECT_TRUE(responses[3].text == "left" || responses[3].text == "right") << responses[3].text;
+  EXPECT_EQ(responses[4].token_ids.size(), 4u);
+}
+
+TEST_F(AnswersTest, ABadSchemaStopsTheBatchBeforeItStarts) {
+  write_chain_model(folder());
+  Pipeline pipeline(config());
+  GenerationConfig bad;
+  bad.response_format =
+      format_of(R"({"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"type":"x"}}}}})");
+  expect_error(ErrorCode::kInvalidArgument,
+               {"gen_config.response_format.json_schema.schema#/properties/a/type", "\"x\""}, [&] {
+                 pipeline.infer({std::vector<int>{1}, std::vector<int>{2}}, {GenerationConfig(), bad});
+               });
+  EXPECT_EQ(pipeline.engine().stats().steps, 0);
+}
+
 }  // namespace
 }  // namespace lmdeploy::testing

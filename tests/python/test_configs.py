@@ -195,7 +195,7 @@ def test_every_field_has_one_rule(cls):
     TurbomindEngineConfig(devices=[0]), TurbomindEngineConfig(empty_init=True),
     PytorchEngineConfig(tp=2), PytorchEngineConfig(adapters={"a": "b"}),
     PytorchEngineConfig(custom_module_map={"x": "y"}), PytorchEngineConfig(role="Prefill"),
-    PytorchEngineConfig(logprobs_mode="raw_logits"), GenerationConfig(response_format={"type": "json_object"}),
+    PytorchEngineConfig(logprobs_mode="raw_logits"),
     GenerationConfig(logits_processors=[lambda ids, scores: scores]), GenerationConfig(output_last_hidden_state="all"),
     GenerationConfig(return_ppl=True), GenerationConfig(with_cache=True),
 ], ids=lambda c: f"{type(c).__name__}-{next(iter(c.changed()))}")

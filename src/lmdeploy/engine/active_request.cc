@@ -15,16 +15,37 @@ bool contains(const std::vector<int>& ids, int id) { return std::ranges::find(id
 
 }  // namespace
 
-SampleInput ActiveRequest::sample_input(int64_t row) const {
+SampleInput ActiveRequest::sample_input(int64_t row, int64_t vocab_size) {
   SampleInput input;
   input.row = row;
   input.params = &request.sampling;
   input.tokens = sequence->tokens;
   input.generated_begin = prompt_end;
   if (num_generated < request.min_new_tokens) input.banned_ids = request.stop_ids;
+  if (request.grammar != nullptr) {
+    try {
+      fill_allowed(vocab_size);
+    } catch (const Error& error) {
+      grammar_error = error.what();
+    }
+    input.allowed = allowed_;
+  }
   input.draw = sequence->num_drawn;
   input.num_logprobs = request.num_logprobs;
   return input;
+}
+
+void ActiveRequest::fill_allowed(int64_t vocab_size) {
+  if (matcher_ == nullptr) matcher_ = request.grammar->start();
+  allowed_.resize(static_cast<size_t>(vocab_size + 31) / 32);
+  matcher_->fill_mask(allowed_);
+  const bool may_stop = matcher_->can_stop();
+  for (const int stop_id : request.stop_ids) {
+    if (stop_id < 0 || stop_id >= vocab_size) continue;  // it can never be drawn
+    uint32_t& word = allowed_[static_cast<size_t>(stop_id) / 32];
+    const uint32_t bit = 1u << (stop_id % 32);
+    word = may_stop ? word | bit : word & ~bit;
+  }
 }
 
 void ActiveRequest::read_prompt_rows(const StepEntry& entry, ConstTensorView logits, int64_t first_row) {
@@ -54,13 +75,24 @@ FinishReason ActiveRequest::accept(const SampleResult& drawn, ConstTensorView lo
   return finish_after(drawn.token);
 }
 
-FinishReason ActiveRequest::finish_after(int token) const {
+FinishReason ActiveRequest::finish_after(int token) {
   if (contains(request.stop_ids, token)) return FinishReason::kStop;
+  if (matcher_ != nullptr && completes_grammar(token)) return FinishReason::kStop;
   const auto generated = std::span(sequence->tokens).subspan(static_cast<size_t>(prompt_end));
   if (num_generated >= request.min_new_tokens &&
       repeats(generated, request.repetition_ngram_size, request.repetition_ngram_threshold))
     return FinishReason::kStop;
   return sequence->length() >= max_length ? FinishReason::kLength : FinishReason::kNone;
+}
+
+bool ActiveRequest::completes_grammar(int token) {
+  try {
+    if (!matcher_->accept(token)) grammar_error = cat("token ", token, " does not fit the response_format");
+    return grammar_error.empty() && matcher_->is_complete();
+  } catch (const Error& error) {
+    grammar_error = error.what();
+    return false;
+  }
 }
 
 void ActiveRequest::append_row(ConstTensorView logits, int64_t row) {

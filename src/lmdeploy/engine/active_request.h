@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "lmdeploy/engine/channel.h"
 #include "lmdeploy/engine/sampler.h"
@@ -23,11 +25,13 @@ struct ActiveRequest {
   int64_t num_generated = 0;  // without a stop id that is not part of the output
   double prompt_nll = 0;
   bool first_step_done = false;
-  RequestOutput output;  // what this step has added
+  std::string grammar_error;  // why the grammar cannot go on; the request fails then
+  RequestOutput output;       // what this step has added
 
   bool generates() const { return max_length > prompt_end; }
-  /// What to draw the next token from; `row` of the step's logits is that of the last token.
-  SampleInput sample_input(int64_t row) const;
+  /// What to draw the next token from; `row` of the step's logits is that of the last token. Valid until the
+  /// next call.
+  SampleInput sample_input(int64_t row, int64_t vocab_size);
   /// Scores and hands out the rows of `entry` that belong to input ids. `first_row`: of the entry in
   /// `logits`.
   void read_prompt_rows(const StepEntry& entry, ConstTensorView logits, int64_t first_row);
@@ -37,9 +41,13 @@ struct ActiveRequest {
   RequestOutput take_output(FinishReason reason);
 
  private:
-  FinishReason finish_after(int token) const;
+  void fill_allowed(int64_t vocab_size);
+  bool completes_grammar(int token);
+  FinishReason finish_after(int token);
   void append_row(ConstTensorView logits, int64_t row);
   std::vector<float> row_buffer_;
+  std::unique_ptr<TokenMatcher> matcher_;  // of request.grammar, once a token is to be drawn
+  std::vector<uint32_t> allowed_;
 };
 
 /// Whether the last `size` tokens have come at least `threshold` times among the latest 1024; overlapping

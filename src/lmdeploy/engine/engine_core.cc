@@ -116,7 +116,8 @@ void EngineCore::commit(const StepPlan& plan, ConstTensorView logits) {
     count_first_step(active);
     active.read_prompt_rows(entry, logits, row);
     row += entry.num_rows;
-    if (entry.completes && active.generates()) samples_.push_back(active.sample_input(row - 1));
+    if (entry.completes && active.generates())
+      samples_.push_back(active.sample_input(row - 1, logits.dim(1)));
   }
   draw(plan, logits);
 }
@@ -131,8 +132,11 @@ void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
         std::isfinite(active.prompt_nll) ? "" : "the model's logits for the prompt are not finite";
     if (entry.completes && active.generates()) {
       const SampleResult& result = results[next];
-      if (error.empty()) error = result.error;
-      if (error.empty()) reason = active.accept(result, logits, samples_[next].row);
+      if (error.empty()) error = active.grammar_error.empty() ? result.error : active.grammar_error;
+      if (error.empty()) {
+        reason = active.accept(result, logits, samples_[next].row);
+        error = active.grammar_error;
+      }
       ++next;
     } else if (entry.completes) {
       reason = FinishReason::kLength;

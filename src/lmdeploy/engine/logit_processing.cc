@@ -39,6 +39,18 @@ void penalize_presence_and_frequency(std::span<float> logits, std::span<const in
   }
 }
 
+// Words of the mask that allow all or nothing are the most common ones.
+void keep_allowed(std::span<float> logits, std::span<const uint32_t> allowed) {
+  constexpr size_t kWord = 32;
+  for (size_t begin = 0; begin < logits.size(); begin += kWord) {
+    const std::span<float> part = logits.subspan(begin, std::min(kWord, logits.size() - begin));
+    const uint32_t bits = begin / kWord < allowed.size() ? allowed[begin / kWord] : 0;
+    if (bits == ~uint32_t{0}) continue;
+    for (size_t i = 0; i < part.size(); ++i)
+      if ((bits >> i & 1) == 0) part[i] = kBanned;
+  }
+}
+
 // An item's last id is banned when the tokens end with the ids before it.
 void ban_words(std::span<float> logits, std::span<const int> tokens,
                const std::vector<std::vector<int>>& words) {
@@ -59,7 +71,7 @@ void ban_ids(std::span<float> logits, std::span<const int> ids) {
 bool needs_processing(const SampleInput& input) {
   const SamplingParams& p = *input.params;
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0 ||
-         !p.logit_bias.empty() || !p.bad_words.empty() || !input.banned_ids.empty();
+         !p.logit_bias.empty() || !p.bad_words.empty() || !input.allowed.empty() || !input.banned_ids.empty();
 }
 
 void process_logits(std::span<float> logits, const SampleInput& input, std::span<int32_t> counts) {
@@ -68,6 +80,7 @@ void process_logits(std::span<float> logits, const SampleInput& input, std::span
   if (p.presence_penalty != 0 || p.frequency_penalty != 0)
     penalize_presence_and_frequency(logits, generated_tokens(input), p, counts);
   for (const auto& [id, bias] : p.logit_bias) logits[static_cast<size_t>(id)] += bias;
+  if (!input.allowed.empty()) keep_allowed(logits, input.allowed);
   ban_words(logits, input.tokens, p.bad_words);
   ban_ids(logits, input.banned_ids);
 }

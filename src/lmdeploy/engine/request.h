@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/token_grammar.h"
 
 namespace lmdeploy {
 
 /// Per-request sampling. Order (docs/sampling.md): logits in f32 -> repetition penalty -> presence and
-/// frequency -> logit bias -> bad-word and min_new_tokens masks -> temperature -> top-k -> top-p -> min-p ->
-/// draw. Penalties, bias and masks act under greedy too.
+/// frequency -> logit bias -> grammar, bad-word and min_new_tokens masks -> temperature -> top-k -> top-p ->
+/// min-p -> draw. Penalties, bias and masks act under greedy too.
 struct SamplingParams {
   float temperature = 0;         // 0: greedy (arg-max, ties to the lowest id)
   int top_k = 0;                 // 0 or -1: off
@@ -46,6 +47,9 @@ struct Request {
   int64_t min_new_tokens = 0;   // stop ids are masked before this many
   std::vector<int> stop_ids;    // end the request; not part of the output unless include_stop_id
   bool include_stop_id = false;
+  /// What the generated ids must spell. Stop ids may come only where that is whole; where it is whole and
+  /// nothing may follow, the request ends with kStop.
+  std::shared_ptr<const TokenGrammar> grammar;
   /// Both > 0: kStop once the last `size` generated ids have come `threshold` times among the latest 1024
   /// (overlaps count), but not before min_new_tokens.
   int repetition_ngram_size = 0, repetition_ngram_threshold = 0;

@@ -60,8 +60,9 @@ void Sampler::sample_one(ConstTensorView logits, const SampleInput& input, Scrat
     final_row = scratch.processed;
     final_max = max_logit(final_row);
     if (!std::isfinite(final_max)) {
-      result.error = cat("after penalties, logit_bias, bad words and min_new_tokens the largest logit is ",
-                         final_max, ": no token is left to draw");
+      result.error = cat(
+          "after penalties, logit_bias, response_format, bad words and min_new_tokens the largest logit is ",
+          final_max, ": no token is left to draw");
       return;
     }
   }

@@ -104,7 +104,7 @@ std::vector<Response> Pipeline::infer(const std::vector<Prompt>& prompts,
   if (prompts.empty()) return {};
   check_counts(prompts.size(), gen_configs.size());
   // Everything is checked before anything runs.
-  for (const GenerationConfig& gen_config : gen_configs) gen_config.validate();
+  for (const GenerationConfig& gen_config : gen_configs) impl_->builder().check(gen_config);
   std::vector<std::vector<int>> input_ids;
   for (size_t i = 0; i < prompts.size(); ++i) {
     try {

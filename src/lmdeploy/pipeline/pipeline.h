@@ -14,6 +14,7 @@
 #include "lmdeploy/engine/engine.h"
 #include "lmdeploy/hub/hub.h"
 #include "lmdeploy/text/chat/chat_template.h"
+#include "lmdeploy/text/grammar/response_format.h"
 #include "lmdeploy/text/tokenizer.h"
 
 namespace lmdeploy {
@@ -75,6 +76,9 @@ struct GenerationConfig {
   LogitsOutput output_logits = LogitsOutput::kNone;
   int repetition_ngram_size = 0, repetition_ngram_threshold = 0;
   std::vector<std::pair<int, float>> logit_bias;
+  /// What the answer's text must be; compiled on the thread that starts the prompt
+  /// (docs/structured_output.md).
+  ResponseFormat response_format;
 
   /// Throws Error(kInvalidArgument) naming the field, its value and the allowed range.
   void validate() const;

@@ -28,13 +28,30 @@ void set_draw(const GenerationConfig& gen_config, SamplingParams& sampling) {
 
 }  // namespace
 
-RequestBuilder::RequestBuilder(RequestDefaults defaults) : defaults_(std::move(defaults)) {}
+RequestBuilder::RequestBuilder(RequestDefaults defaults)
+    : defaults_(std::move(defaults)),
+      grammars_(std::make_shared<grammar::GrammarCache>(defaults_.tokenizer)) {}
 
-PreparedRequest RequestBuilder::build(std::vector<int> input_ids, const GenerationConfig& gen_config) const {
+void RequestBuilder::check(const GenerationConfig& gen_config) const {
+  check_fields(gen_config);
+  grammar_of(gen_config);
+}
+
+void RequestBuilder::check_fields(const GenerationConfig& gen_config) const {
   gen_config.validate();
   check_vocabulary(gen_config);
   check_words(gen_config);
+}
+
+std::shared_ptr<const TokenGrammar> RequestBuilder::grammar_of(const GenerationConfig& gen_config) const {
+  if (gen_config.response_format.kind == ResponseFormat::Kind::kText) return nullptr;
+  return grammars_->get(gen_config.response_format, "gen_config.response_format");
+}
+
+PreparedRequest RequestBuilder::build(std::vector<int> input_ids, const GenerationConfig& gen_config) const {
+  check_fields(gen_config);
   PreparedRequest prepared;
+  prepared.request.grammar = grammar_of(gen_config);
   prepared.request.max_new_tokens = clamp_new_tokens(gen_config, input_ids.size());
   prepared.request.input_ids = std::move(input_ids);
   prepared.request.sampling = sampling(gen_config);

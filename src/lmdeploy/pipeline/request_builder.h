@@ -8,6 +8,7 @@
 #include "lmdeploy/pipeline/pipeline.h"
 #include "lmdeploy/pipeline/stop_rules.h"
 #include "lmdeploy/pipeline/text_stream.h"
+#include "lmdeploy/text/grammar/compile.h"
 
 namespace lmdeploy {
 
@@ -33,6 +34,8 @@ class RequestBuilder {
   /// `gen_config` is validated, its ids against the vocabulary too; throws Error(kInvalidArgument). The
   /// prompt must fit(). A max_new_tokens beyond the space left is clamped to it, with a warning.
   PreparedRequest build(std::vector<int> input_ids, const GenerationConfig& gen_config) const;
+  /// Throws what build() would.
+  void check(const GenerationConfig& gen_config) const;
   /// There must be room for one new token at least.
   bool fits(size_t num_prompt_tokens) const {
     return static_cast<int64_t>(num_prompt_tokens) < defaults_.session_len;
@@ -42,6 +45,8 @@ class RequestBuilder {
   int64_t session_len() const { return defaults_.session_len; }
 
  private:
+  void check_fields(const GenerationConfig& gen_config) const;
+  std::shared_ptr<const TokenGrammar> grammar_of(const GenerationConfig& gen_config) const;
   void check_vocabulary(const GenerationConfig& gen_config) const;
   void check_words(const GenerationConfig& gen_config) const;
   SamplingParams sampling(const GenerationConfig& gen_config) const;
@@ -49,6 +54,7 @@ class RequestBuilder {
   int64_t clamp_new_tokens(const GenerationConfig& gen_config, size_t num_prompt_tokens) const;
 
   RequestDefaults defaults_;
+  std::shared_ptr<grammar::GrammarCache> grammars_;  // thread-safe
 };
 
 }  // namespace lmdeploy

@@ -44,7 +44,7 @@ class FewTokens {
         token_(static_cast<const T*>(a.x) + lane() / 4 * a.x_stride) {}
 
   __device__ void run(Sums& shared) {
-    int k = static_cast<int>(threadIdx.x) / 32 * kUnit + lane() % 4 * 8;
+    int k = static_cast<int>(threadIdx.x) / 32 * kUnit;  // of the warp: its lanes stay together
     for (int j = 0; j < kSteps; ++j) load_step(j, k + j * kStep);
     wait_for_previous_kernel();
     for (int j = 0; j < kSteps; ++j) load_tokens(j, k + j * kStep);
@@ -57,14 +57,16 @@ class FewTokens {
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  // Zeros beyond the columns, rows and tokens.
+  // Zeros beyond the columns, rows and tokens. `k`: column at which the step begins.
   __device__ void load_step(int j, int k) {
+    k += lane() % 4 * 8;
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       weights_[j][r] =
           k < a_.cols && r * 8 < rows_left_ ? load_weights(row_ + int64_t{r * 8} * a_.cols + k) : uint4{};
   }
   __device__ void load_tokens(int j, int k) {
+    k += lane() % 4 * 8;
 #pragma unroll
     for (int t = 0; t < kTokenTiles; ++t)
       x_[j][t] = k < a_.cols && t * 8 < tokens_left_

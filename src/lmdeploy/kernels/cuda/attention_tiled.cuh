@@ -27,7 +27,7 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kDim>
 constexpr int kStride = kDim + 8;  // elements of a key in shared memory: rows begin in different banks
-constexpr int kWideWarps = 8, kWideThreads = kWideWarps * 32, kWideStages = 2;
+constexpr int kWideWarps = 8, kWideThreads = kWideWarps * 32;
 
 __device__ inline int thread() { return static_cast<int>(threadIdx.x); }
 __device__ inline int lane() { return thread() % 32; }
@@ -79,18 +79,18 @@ template <typename T, int kDim, int kThreads>
 class TileRing {
   static_assert(kThreads >= 2 * kTileKeys);
   static constexpr int kElements = 2 * kTileKeys * kStride<kDim>;  // of a stage
-  static constexpr int kPlaces = 4;                                // tiles
+  static constexpr int kStages = 2;
+  static constexpr int kPlaces = 4;  // tiles
 
  public:
-  static constexpr int bytes(int stages) { return stages * kElements * 2 + kPlaces * kTileKeys * 8; }
+  static constexpr int kBytes = kStages * kElements * 2 + kPlaces * kTileKeys * 8;
 
   __device__ TileRing(const AttentionArgs& a, const AttentionTile& tile, const Keys& keys, int kv_head,
-                      std::byte* memory, int stages, int first_tile, int end_tile)
+                      std::byte* memory, int first_tile, int end_tile)
       : a_(a),
         tile_(tile),
         keys_(keys),
         kv_head_(kv_head),
-        stages_(stages),
         first_(first_tile),
         end_(end_tile),
         places_(reinterpret_cast<int64_t*>(memory)),
@@ -99,19 +99,16 @@ class TileRing {
     found_ = 2;
     wait_for_previous_kernel();  // the block table has been there before
     __syncthreads();
-    for (int i = 1; i < stages; ++i) start_next();
+    start_next();
     find_places();
     store_places();
   }
   /// The next tile: keys, then values; valid until the next call. All threads call it.
   __device__ const T* take() {
-    if (stages_ == 2)
-      wait_for_copies<0>();
-    else
-      wait_for_copies<1>();
+    wait_for_copies<0>();
     __syncthreads();
-    const T* tile = data_ + taken_ * kElements;
-    taken_ = taken_ + 1 == stages_ ? 0 : taken_ + 1;
+    const T* tile = data_ + taken_ % kStages * kElements;
+    ++taken_;
     start_next();
     find_places();
     return tile;
@@ -133,21 +130,20 @@ class TileRing {
   }
   __device__ void start_next() {
     if (first_ + started_ < end_)
-      load_tile<T, kDim, kThreads>(a_, places_ + started_ % kPlaces * kTileKeys, data_ + stage_ * kElements);
+      load_tile<T, kDim, kThreads>(a_, places_ + started_ % kPlaces * kTileKeys,
+                                   data_ + started_ % kStages * kElements);
     commit_copies();
     ++started_;
-    stage_ = stage_ + 1 == stages_ ? 0 : stage_ + 1;
   }
 
   const AttentionArgs& a_;
   const AttentionTile& tile_;
   const Keys& keys_;
-  const int kv_head_, stages_, first_, end_;
-  int found_ = 0, started_ = 0;  // tiles
-  int stage_ = 0, taken_ = 0;    // of the ring: next to fill and to read
+  const int kv_head_, first_, end_;
+  int found_ = 0, started_ = 0, taken_ = 0;  // tiles
   int64_t place_ = Keys::kOutside;
   int64_t* places_;  // [kPlaces][kTileKeys]
-  T* data_;          // [stages][2 * kTileKeys][kStride]
+  T* data_;          // [kStages][2 * kTileKeys][kStride]
 };
 
 /// The two rows of a warp's 16 that a lane has a part of. Those beyond the tile's see what its last row sees;
@@ -520,8 +516,8 @@ __global__ __launch_bounds__(kWideThreads,
   if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
   const LaneRows rows(a, tile, kv_head, thread() / 32 * kWarpRows);
-  WideRing<T, kDim> ring(a, tile, keys, kv_head, reinterpret_cast<std::byte*>(memory), kWideStages,
-                         keys.first_tile(), keys.end_tile());
+  WideRing<T, kDim> ring(a, tile, keys, kv_head, reinterpret_cast<std::byte*>(memory), keys.first_tile(),
+                         keys.end_tile());
   const Queries<T, kDim> q(a, tile, rows);
   Total<kDim> total;
   Sums<kDim> sums;
@@ -556,7 +552,7 @@ struct NarrowMemory {
   int is_last;
   static constexpr int kBytes =
       (2 * kWarpRows * kWeightStride * 2 + kNarrowWarps * kWarpRows * 4 + 16) / 16 * 16;
-  static constexpr int bytes(int stages) { return kBytes + Ring::bytes(stages); }
+  static constexpr int kAllBytes = kBytes + Ring::kBytes;
 };
 
 /// The largest score of all warps.
@@ -658,7 +654,7 @@ __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, 
 /// on.
 template <typename T, int kDim>
 __global__ __launch_bounds__(kNarrowThreads) void narrow_attention_kernel(
-    const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block, int stages) {
+    const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block) {
 #if LMDEPLOY_HAS_MMA
   using Memory = NarrowMemory<T, kDim>;
   constexpr int kCols = kDim / kNarrowWarps, kSpanTiles = kSpan / kTileKeys;
@@ -677,8 +673,7 @@ __global__ __launch_bounds__(kNarrowThreads) void narrow_attention_kernel(
   const int item = static_cast<int>(blockIdx.x * gridDim.y + blockIdx.y);
   const LaneRows rows(a, tile, kv_head, 0);
   typename Memory::Ring ring(a, tile, keys, kv_head,
-                             reinterpret_cast<std::byte*>(raw_memory) + Memory::kBytes, stages, first_tile,
-                             end_tile);
+                             reinterpret_cast<std::byte*>(raw_memory) + Memory::kBytes, first_tile, end_tile);
   const Queries<T, kDim> q(a, tile, rows);
   Sums<kCols> sums, total;
   sums.clear();
@@ -724,7 +719,7 @@ void allow_shared_memory(int bytes) {
 
 template <typename T, int kDim>
 void run_wide(const AttentionArgs& args, int64_t tokens, int least_rows, cudaStream_t stream) {
-  constexpr int kBytes = WideRing<T, kDim>::bytes(kWideStages);
+  constexpr int kBytes = WideRing<T, kDim>::kBytes;
   const int64_t tiles = tokens * args.group / (kWideWarps * kWarpRows) + args.num_seqs;
   allow_shared_memory<wide_attention_kernel<T, kDim>>(kBytes);
   launch(wide_attention_kernel<T, kDim>, dim3(static_cast<unsigned>(tiles * args.num_kv_heads)), kWideThreads,
@@ -737,21 +732,19 @@ inline int64_t choose_splits(int64_t spans, int64_t items, int64_t slots) {
   constexpr int64_t kMostSpansOfBlock = 16;
   if (items > kArrivals) return 1;
   const int64_t least = ceil_div(spans, kMostSpansOfBlock);
-  const auto use = [&](int64_t splits) {  // of the device, by blocks of equal length
-    const int64_t blocks = items * splits;
-    return static_cast<double>(blocks) / static_cast<double>(ceil_div(blocks, slots) * slots);
-  };
-  for (int64_t splits = least; splits < spans; ++splits)
-    if (use(splits) > 0.85) return splits;
+  for (int64_t splits = least; splits < spans; ++splits) {
+    const int64_t blocks = items * splits, waves = ceil_div(blocks, slots);
+    if (blocks >= 3 * slots && 20 * blocks > 17 * waves * slots) return splits;
+  }
   return spans;
 }
 
 template <typename T, int kDim>
-void run_narrow(AttentionArgs args, int64_t tokens, int most_rows, int stages, const DeviceLimits& device,
+void run_narrow(AttentionArgs args, int64_t tokens, int most_rows, const DeviceLimits& device,
                 Scratch& scratch, cudaStream_t stream) {
-  const int bytes = NarrowMemory<T, kDim>::bytes(stages);
+  constexpr int kBytes = NarrowMemory<T, kDim>::kAllBytes;
   const int64_t tiles = tokens * args.group / kWarpRows + args.num_seqs, items = tiles * args.num_kv_heads;
-  const int64_t slots = device.num_sms * std::max<int64_t>(1, device.shared_bytes / (bytes + 1024));
+  const int64_t slots = device.num_sms * std::max<int64_t>(1, device.shared_bytes / (kBytes + 1024));
   const int64_t per_block = ceil_div(args.num_spans, choose_splits(args.num_spans, items, slots));
   const int64_t splits = ceil_div(args.num_spans, per_block);
   if (splits > 1)
@@ -759,9 +752,9 @@ void run_narrow(AttentionArgs args, int64_t tokens, int most_rows, int stages, c
         reinterpret_cast<float*>(scratch.bytes(items * args.num_spans * kWarpRows * (args.head_dim + 2) * 4));
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(args.num_kv_heads),
                   static_cast<unsigned>(splits));
-  allow_shared_memory<narrow_attention_kernel<T, kDim>>(bytes);
-  launch(narrow_attention_kernel<T, kDim>, grid, kNarrowThreads, bytes, stream, args, most_rows,
-         static_cast<int>(per_block), stages);
+  allow_shared_memory<narrow_attention_kernel<T, kDim>>(kBytes);
+  launch(narrow_attention_kernel<T, kDim>, grid, kNarrowThreads, kBytes, stream, args, most_rows,
+         static_cast<int>(per_block));
 }
 
 }  // namespace
@@ -769,23 +762,20 @@ void run_narrow(AttentionArgs args, int64_t tokens, int most_rows, int stages, c
 template <typename T, int kDim>
 bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits& device, Scratch& scratch,
                          cudaStream_t stream) {
-  constexpr int kMostStages = 3;
-  int stages = kMostStages;
-  while (stages > 1 && NarrowMemory<T, kDim>::bytes(stages) > device.shared_bytes) --stages;
-  if (stages < 2) return false;
+  if (NarrowMemory<T, kDim>::kAllBytes > device.shared_bytes) return false;
   int most_narrow_rows = INT32_MAX;
   // Longer heads would need more registers than a thread of the wide kernel has.
   if constexpr (kDim <= 128) {
     // The wide kernel pays where it fills at least half the device.
     const int64_t blocks = tokens * args.group / (kWideWarps * kWarpRows) * args.num_kv_heads;
     if (tokens > args.num_seqs && 2 * blocks >= device.num_sms &&
-        WideRing<T, kDim>::bytes(kWideStages) <= device.shared_bytes) {
+        WideRing<T, kDim>::kBytes <= device.shared_bytes) {
       most_narrow_rows = 2 * kWarpRows - 1;
       run_wide<T, kDim>(args, tokens, most_narrow_rows + 1, stream);
     }
   }
   if (most_narrow_rows == INT32_MAX || args.num_seqs > 1)
-    run_narrow<T, kDim>(args, tokens, most_narrow_rows, stages, device, scratch, stream);
+    run_narrow<T, kDim>(args, tokens, most_narrow_rows, device, scratch, stream);
   check_launch("attention", {tokens, args.num_kv_heads * args.group, args.head_dim});
   return true;
 }

@@ -33,7 +33,8 @@ class CudaKernels final : public Kernels {
   Allocator& allocator() const override { return device_allocator(); }
   DType activation_dtype() const override { return dtype_; }
   bool takes_kv_dtype(DType dtype) const override {
-    return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+    return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kU8 ||
+           dtype == DType::kU4;
   }
   ThreadPool& threads() const override { return *threads_; }
   bool has_own_memory() const override { return true; }
@@ -75,6 +76,9 @@ class CudaKernels final : public Kernels {
                           ConstTensorView pair_rows) const override;
   void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
+
+  void write_codes(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
+                   ConstTensorView slots) const;
 
   // Ways of linear(); false, and nothing done, where they do not suit.
   bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;

@@ -208,6 +208,11 @@ class Kernels {
   void linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
               std::optional<ConstTensorView> bias = std::nullopt) const;
 
+  /// linear(up, x, weight, bias), then glu(out, up, activation). A back end that does both at once leaves
+  /// `up` alone: it is not to be read.
+  void linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                  std::optional<ConstTensorView> bias, Activation activation) const;
+
   /// out[t,i] = normalised(x)[t,i] * (weight[i] + offset) (+ bias[i]), see NormKind.
   /// x, out [tokens, hidden], may be one buffer; weight, bias [hidden] f32. With options.group each run of
   /// that many elements is normalised on its own; weight and bias have [group] elements for all runs, or
@@ -245,6 +250,10 @@ class Kernels {
   /// h, i & h = 0, become (a + b, a - b), and all are multiplied by f32 1 / sqrt(n).
   void kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                 ConstTensorView slots) const;
+
+  /// rope(x, table, options), then kv_write(cache, layer, k, v, slots) with k the last heads of x.
+  void rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options, const KvCacheView& cache,
+                     int64_t layer, ConstTensorView v, ConstTensorView slots) const;
 
   /// Causal attention over the paged cache. For row t of sequence s at position p = kv_len[s] -
   /// (query_start[s+1] - t): out[t, h] = sum_j softmax_j(score(j)) V[j, g], g = h * num_kv_heads / num_heads,
@@ -312,6 +321,14 @@ class Kernels {
 
   /// out[r, :] = x[rows[r], :]               rows [n] i32
   void gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const;
+
+ protected:
+  // Ops that are sequences of others: what a back end can do at once it overrides.
+  virtual void do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                             std::optional<ConstTensorView> bias, Activation activation) const;
+  virtual void do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options,
+                                const KvCacheView& cache, int64_t layer, ConstTensorView v,
+                                ConstTensorView slots) const;
 
  private
      :  // A back end without the op does not compile. Shapes and dtypes have been checked; no empty tensors.

@@ -46,6 +46,8 @@ class CudaKernels final : public Kernels {
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
+  void do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                     std::optional<ConstTensorView> bias, Activation activation) const override;
   void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
                const NormOptions& options) const override;
   void do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
@@ -53,6 +55,8 @@ class CudaKernels final : public Kernels {
   void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
                      ConstTensorView scale, ConstTensorView table_idx) const override;
   void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
+  void do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options, const KvCacheView& cache,
+                        int64_t layer, ConstTensorView v, ConstTensorView slots) const override;
   void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const override;
   void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
@@ -81,7 +85,8 @@ class CudaKernels final : public Kernels {
                    ConstTensorView slots) const;
 
   // Ways of linear(); false, and nothing done, where they do not suit.
-  bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
+  bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
+                    std::optional<Activation> glu) const;
   bool multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
 
   Allocator& host_memory(size_t bytes) const override {

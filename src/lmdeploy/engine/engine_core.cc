@@ -79,7 +79,8 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       store_{blocks_, index_.get(), groups_},
       sessions_(config.max_sessions, store_),
       scheduler_(scheduler_config(config), store_),
-      sampler_(kernels.threads()) {
+      sampler_(kernels),
+      logits_(kernels) {
   outputs_.reserve(64);
 }
 
@@ -98,7 +99,8 @@ void EngineCore::run(const StepPlan& plan) {
   step_ids_.clear();
   for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
   try {
-    commit(plan, model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    logits_.set(model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    commit(plan);
     ++counters_.steps;
   } catch (const std::exception& error) {
     LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", describe(error));
@@ -108,21 +110,21 @@ void EngineCore::run(const StepPlan& plan) {
   }
 }
 
-void EngineCore::commit(const StepPlan& plan, ConstTensorView logits) {
+void EngineCore::commit(const StepPlan& plan) {
   int64_t row = 0;
   samples_.clear();
   for (const StepEntry& entry : plan.entries) {
     ActiveRequest& active = *active_.at(entry.sequence->request_id);
     count_first_step(active);
-    active.read_prompt_rows(entry, logits, row);
+    active.read_prompt_rows(entry, logits_, row);
     row += entry.num_rows;
     if (entry.completes && active.generates()) samples_.push_back(active.sample_input(row - 1));
   }
-  draw(plan, logits);
+  draw(plan);
 }
 
-void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
-  const std::span<const SampleResult> results = sampler_.sample(logits, samples_);
+void EngineCore::draw(const StepPlan& plan) {
+  const std::span<const SampleResult> results = sampler_.sample(logits_, samples_);
   size_t next = 0;
   for (const StepEntry& entry : plan.entries) {
     ActiveRequest& active = *active_.at(entry.sequence->request_id);
@@ -132,7 +134,7 @@ void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
     if (entry.completes && active.generates()) {
       const SampleResult& result = results[next];
       if (error.empty()) error = result.error;
-      if (error.empty()) reason = active.accept(result, logits, samples_[next].row);
+      if (error.empty()) reason = active.accept(result, logits_, samples_[next].row);
       ++next;
     } else if (entry.completes) {
       reason = FinishReason::kLength;

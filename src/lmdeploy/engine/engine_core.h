@@ -12,10 +12,11 @@
 #include "lmdeploy/engine/active_request.h"
 #include "lmdeploy/engine/engine.h"
 #include "lmdeploy/engine/kv_pool.h"
-#include "lmdeploy/engine/sampler.h"
 #include "lmdeploy/engine/scheduler.h"
 #include "lmdeploy/engine/session_table.h"
 #include "lmdeploy/engine/step_buffers.h"
+#include "lmdeploy/engine/step_logits.h"
+#include "lmdeploy/engine/step_sampler.h"
 
 namespace lmdeploy {
 
@@ -75,8 +76,8 @@ class EngineCore {
   bool choose_rope(Sequence& sequence);
 
   void run(const StepPlan& plan);
-  void commit(const StepPlan& plan, ConstTensorView logits);
-  void draw(const StepPlan& plan, ConstTensorView logits);
+  void commit(const StepPlan& plan);
+  void draw(const StepPlan& plan);
   void count_first_step(ActiveRequest& active);
   void finish(ActiveRequest& active, FinishReason reason);
   void fail(ActiveRequest& active, ErrorCode code, std::string message);
@@ -95,8 +96,9 @@ class EngineCore {
   BlockStore store_;
   SessionTable sessions_;
   Scheduler scheduler_;
-  Sampler sampler_;
+  StepSampler sampler_;
   StepBuffers buffers_;
+  StepLogits logits_;                                                        // of this step
   std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;                // by id
   std::vector<SampleInput> samples_;                                         // of this step
   std::vector<uint64_t> step_ids_;                                           // requests of this step

@@ -74,6 +74,17 @@ void Kernels::do_download(std::byte*, const std::byte*, size_t) const {
   LMD_CHECK(false, name(), " reads host memory");
 }
 
+void Kernels::draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+                          std::span<const LogitEdit> edits) const {
+  checks::draw_tokens(*this, drawn, logits, draws, edits);
+  if (!draws.empty()) do_draw_tokens(drawn, logits, draws, edits);
+}
+
+void Kernels::do_draw_tokens(std::span<DrawnToken>, TensorView, std::span<const TokenDraw>,
+                             std::span<const LogitEdit>) const {
+  throw Error(ErrorCode::kUnsupported, cat(name(), " draws no tokens"));
+}
+
 void Kernels::embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
   checks::embedding(*this, out, ids, table);
   if (ids.cols() > 0) do_embedding(out, ids, table);

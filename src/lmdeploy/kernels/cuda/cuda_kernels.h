@@ -22,6 +22,11 @@ struct DeviceLimits {
 /// Counters for ops whose last block of threads to arrive finishes a tile; 0 between ops.
 constexpr int kArrivals = 8192;
 
+/// Of draw_tokens(), in host memory that the device reads and writes.
+struct DrawSpace {
+  Buffer draws, edits, drawn;
+};
+
 struct WeightPart;
 
 class CudaKernels final : public Kernels {
@@ -38,11 +43,14 @@ class CudaKernels final : public Kernels {
   }
   ThreadPool& threads() const override { return *threads_; }
   bool has_own_memory() const override { return true; }
+  bool draws_tokens() const override { return true; }
   size_t available_memory() const override;
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
   std::unique_ptr<Recording> record(const std::function<void()>& ops) const override;
 
  private:
+  void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+                      std::span<const LogitEdit> edits) const override;
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
@@ -103,6 +111,7 @@ class CudaKernels final : public Kernels {
   mutable Blas blas_;
   mutable Scratch scratch_;
   Buffer arrivals_;  // counters of blocks that share a tile, 0 between ops
+  mutable DrawSpace draw_space_;
 };
 
 }  // namespace lmdeploy::cuda

@@ -84,7 +84,7 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
   outputs_.reserve(64);
 }
 
-void EngineCore::step(Commands& commands) {
+bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile) {
   outputs_.reserve(outputs_.size() + active_.size() + commands.size());  // a step gives each at most one
   carry_out(commands);
   const StepPlan& plan = scheduler_.plan();
@@ -92,14 +92,19 @@ void EngineCore::step(Commands& commands) {
     fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
          cat("a sequence of ", sequence->length(), " tokens needs ", groups_.least_for(sequence->length()),
              " blocks of ", config_.block_len, " tokens, the KV cache has ", config_.num_blocks));
-  if (!plan.entries.empty()) run(plan);
+  return !plan.entries.empty() && run(plan, meanwhile);
 }
 
-void EngineCore::run(const StepPlan& plan) {
+bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhile) {
   step_ids_.clear();
   for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
+  bool called = false;
   try {
     logits_.set(model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    if (meanwhile && kernels_.has_own_memory()) {
+      meanwhile();
+      called = true;
+    }
     commit(plan);
     ++counters_.steps;
   } catch (const std::exception& error) {
@@ -108,6 +113,7 @@ void EngineCore::run(const StepPlan& plan) {
       if (const auto found = active_.find(id); found != active_.end())
         fail(*found->second, code_of(error), describe(error));
   }
+  return called;
 }
 
 void EngineCore::commit(const StepPlan& plan) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -47,8 +48,9 @@ class EngineCore {
 
   /// Takes the commands out of the list and carries them out in order, then computes one step. Does not throw
   /// for anything that a request, the model or the sampler does: the requests concerned end with kError. What
-  /// it throws (memory ran out between requests, say) is for fail_all().
-  void step(Commands& commands);
+  /// it throws (memory ran out between requests, say) is for fail_all(). Where a device computes,
+  /// `meanwhile` is called while it does; returns whether it was.
+  bool step(Commands& commands, const std::function<void()>& meanwhile = {});
   bool has_work() const { return !active_.empty(); }
   /// Ends everything that runs or waits or comes with `commands`.
   void abort_all(Commands& commands);
@@ -75,7 +77,7 @@ class EngineCore {
   void append_prompt(Sequence& sequence, const Request& request);
   bool choose_rope(Sequence& sequence);
 
-  void run(const StepPlan& plan);
+  bool run(const StepPlan& plan, const std::function<void()>& meanwhile);
   void commit(const StepPlan& plan);
   void draw(const StepPlan& plan);
   void count_first_step(ActiveRequest& active);

@@ -79,7 +79,7 @@ KvLayout FakeModel::kv_layout(DType, int64_t block_len) const {
       .dtype = DType::kF32, .num_layers = 1, .num_kv_heads = 1, .head_dim = kHeadDim, .block_len = block_len};
 }
 
-ConstTensorView FakeModel::forward(const StepInput& input, const KvCacheView& cache) {
+TensorView FakeModel::forward(const StepInput& input, const KvCacheView& cache) {
   if (before_step) before_step(input);
   check_limits(input);
   next_row_ = 0;

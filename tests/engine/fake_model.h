@@ -50,7 +50,7 @@ class FakeModel : public Model {
   const DecoderSpec& spec() const override { return spec_; }
   KvLayout kv_layout(DType dtype, int64_t block_len) const override;
   std::span<const KvGroup> kv_groups() const override { return groups_; }
-  ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
+  TensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return 0; }
   size_t buffer_bytes() const override { return 0; }
   StepWork step_work(const StepShape&, DType) const override { return {}; }

@@ -48,9 +48,9 @@ class Counted final : public Model {
     return model_->kv_layout(dtype, block_len);
   }
   std::span<const KvGroup> kv_groups() const override { return model_->kv_groups(); }
-  ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override {
+  TensorView forward(const StepInput& input, const KvCacheView& cache) override {
     counting = true;
-    const ConstTensorView logits = model_->forward(input, cache);
+    const TensorView logits = model_->forward(input, cache);
     counting = false;
     return logits;
   }

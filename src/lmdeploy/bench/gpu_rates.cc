@@ -1,6 +1,6 @@
 // Products and attention on the GPU by themselves, with the shapes of Llama-3-8B in bf16, as percent of the
 // card's read bandwidth or of its rate of bf16 products.
-//   gpu_rates [linear] [attention]
+//   gpu_rates [linear] [attention] [attention_in_8_bits] [attention_in_4_bits] [sampling]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -76,9 +76,33 @@ class Rates {
     std::fflush(stdout);
   }
 
+  /// A token from each of `rows` rows of a vocabulary of Llama-3; logits are like a model's: most near 0, the
+  /// best some 15 above.
+  void sampling(const char* name, int64_t rows, const TokenDraw& draw) {
+    constexpr int64_t kVocab = 128256;
+    Tensor host(DType::kF32, {rows, kVocab});
+    Rng rng(1);
+    for (float& logit : host.span<float>()) {
+      const double u = rng.uniform();
+      logit = static_cast<float>(4 * (u - 0.5) + (u > 0.999 ? 12 * rng.uniform() : 0));
+    }
+    const Tensor logits = kernels_->to_device(std::move(host));
+    std::vector<TokenDraw> draws(static_cast<size_t>(rows), draw);
+    std::vector<DrawnToken> drawn(draws.size());
+    for (size_t i = 0; i < draws.size(); ++i) draws[i].row = static_cast<int32_t>(i);
+    const double seconds = seconds_of([&](int64_t i) {
+      for (TokenDraw& one : draws) one.uniform = random_uniform(1, static_cast<uint64_t>(i));
+      kernels_->draw_tokens(drawn, logits, draws, {});
+    });
+    const auto many = std::ranges::count(drawn, DrawnToken::Outcome::kTooMany, &DrawnToken::outcome);
+    std::printf("sampling %s, %lld rows: %.1f us, %lld for the host\n", name, static_cast<long long>(rows),
+                seconds * 1e6, static_cast<long long>(many));
+    std::fflush(stdout);
+  }
+
   /// Each sequence has `rows` of its `context` tokens in the step.
-  void attention(int64_t batch, int64_t context, int64_t rows) {
-    const KvLayout layout = {.dtype = DType::kBF16,
+  void attention(int64_t batch, int64_t context, int64_t rows, DType kv_dtype) {
+    const KvLayout layout = {.dtype = kv_dtype,
                              .num_layers = 1,
                              .num_kv_heads = kNumKvHeads,
                              .head_dim = kHeadDim,
@@ -156,19 +180,34 @@ int main(int argc, char** argv) try {
     rates.linear(4096, 14336);
     rates.linear(128256, 4096);
   }
-  if (wanted("attention")) {
-    rates.attention(1, 128, 1);
-    rates.attention(1, 2048, 1);
-    rates.attention(1, 32768, 1);
-    rates.attention(16, 1024, 1);
-    rates.attention(40, 1024, 1);
-    rates.attention(64, 1024, 1);
-    rates.attention(256, 1024, 1);
-    rates.attention(1, 2048, 2048);
-    rates.attention(1, 8192, 8192);
-    rates.attention(1, 8192, 512);
-    rates.attention(8, 512, 512);
+  constexpr std::pair<const char*, lmdeploy::DType> kCaches[] = {
+      {"attention", lmdeploy::DType::kBF16},
+      {"attention_in_8_bits", lmdeploy::DType::kU8},
+      {"attention_in_4_bits", lmdeploy::DType::kU4}};
+  for (const auto& [part, kv_dtype] : kCaches) {
+    if (!wanted(part)) continue;
+    std::printf("%s\n", part);
+    rates.attention(1, 128, 1, kv_dtype);
+    rates.attention(1, 2048, 1, kv_dtype);
+    rates.attention(1, 32768, 1, kv_dtype);
+    rates.attention(16, 1024, 1, kv_dtype);
+    rates.attention(40, 1024, 1, kv_dtype);
+    rates.attention(64, 1024, 1, kv_dtype);
+    rates.attention(256, 1024, 1, kv_dtype);
+    rates.attention(1, 2048, 2048, kv_dtype);
+    rates.attention(1, 8192, 8192, kv_dtype);
+    rates.attention(1, 8192, 512, kv_dtype);
+    rates.attention(8, 512, 512, kv_dtype);
   }
+  if (wanted("sampling"))
+    for (const int64_t rows : {1, 64, 256}) {
+      rates.sampling("greedy", rows, {});
+      rates.sampling("temperature", rows, {.temperature = 1});
+      rates.sampling("top_k 40", rows, {.temperature = 0.7f, .top_k = 40});
+      rates.sampling("top_p 0.9", rows, {.temperature = 0.7f, .top_p = 0.9f});
+      rates.sampling("top_k 40, top_p 0.9", rows, {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f});
+      rates.sampling("min_p 0.05", rows, {.temperature = 0.7f, .min_p = 0.05f});
+    }
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -1,13 +1,17 @@
 // A random-weight model of Llama-3-8B's shape on the GPU, as percent of what the card can do: read bandwidth
 // for decode steps, bf16 products for prompts. All in one run on one card.
 //   gpu_bench
+// A decode step is timed as the engine makes it, tokens drawn on the GPU; steps one after the other without
+// that give the time that the GPU itself needs.
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "lmdeploy/bench/measure.h"
 #include "lmdeploy/bench/random_checkpoint.h"
+#include "lmdeploy/engine/engine.h"
 #include "lmdeploy/kernels/cuda/device_probe.h"
 #include "lmdeploy/models/step_runner.h"
 
@@ -42,9 +46,9 @@ class Bench {
   }
 
   /// `batch` sequences of `context` tokens get one more each.
-  void decode(size_t batch, int64_t context) {
+  void decode(size_t batch, int64_t context, DType kv_dtype = DType::kBF16) {
     StepRunner runner(*model_, *kernels_,
-                      {.kv_dtype = DType::kBF16,
+                      {.kv_dtype = kv_dtype,
                        .num_sequences = static_cast<int64_t>(batch),
                        .max_tokens = context + 64,
                        .block_len = 64});
@@ -56,11 +60,50 @@ class Bench {
       runner.step({&chunk, 1});
       chunks.push_back({.sequence = s, .ids = std::span(prompt).first(1)});
     }
-    const double seconds = median_seconds(40, [&] { runner.step(chunks); });
+    std::vector<TokenDraw> draws(batch);
+    std::vector<DrawnToken> drawn(batch);
+    for (size_t s = 0; s < batch; ++s) draws[s].row = static_cast<int32_t>(s);
+    const double seconds =
+        median_seconds(40, [&] { kernels_->draw_tokens(drawn, runner.start_step(chunks), draws, {}); });
+    constexpr int kSteps = 10;
+    const double of_many = median_seconds(5, [&] {
+      for (int i = 0; i < kSteps; ++i) runner.start_step(chunks);
+    });
     const StepWork work =
-        model_->step_work({.num_sequences = static_cast<int64_t>(batch), .kv_len = context}, DType::kBF16);
+        model_->step_work({.num_sequences = static_cast<int64_t>(batch), .kv_len = context}, kv_dtype);
     const double limit = (work.weight_bytes + work.kv_bytes) / bandwidth_;
+    std::printf("KV cache in %s, the GPU alone %.3f ms: ", std::string(kv_name(kv_dtype)).c_str(),
+                of_many / kSteps * 1e3);
     report("decode", batch, context, seconds, static_cast<double>(batch) / seconds, limit);
+  }
+
+  /// The engine with `batch` requests: time between steps, while all of them run.
+  void engine(int64_t batch, int64_t prompt, int64_t new_tokens) {
+    EngineConfig config;
+    config.max_batch_size = batch;
+    config.num_blocks = batch * ((prompt + new_tokens) / 64 + 1);
+    config.kv_dtype = DType::kBF16;
+    config.max_prefill_token_num = 8192 - batch;
+    config.max_logit_rows = 256;
+    Engine engine(*model_, *kernels_, config);
+    std::vector<std::unique_ptr<RequestHandle>> handles;
+    for (int64_t i = 0; i < batch; ++i) {
+      Request request;
+      request.input_ids.assign(static_cast<size_t>(prompt), static_cast<int>(7 + i));
+      request.max_new_tokens = new_tokens;
+      handles.push_back(engine.submit(std::move(request)));
+    }
+    while (engine.stats().generated_tokens < 2 * batch)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const int64_t steps = engine.stats().steps;
+    const double seconds = seconds_of([&] {
+      while (engine.stats().steps < steps + new_tokens / 2)
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    });
+    const auto count = static_cast<double>(engine.stats().steps - steps);
+    std::printf("engine, batch %lld, %lld tokens: %.3f ms a step\n", static_cast<long long>(batch),
+                static_cast<long long>(prompt + new_tokens / 4), seconds / count * 1e3);
+    std::fflush(stdout);
   }
 
   void prefill(int64_t tokens) {
@@ -98,6 +141,14 @@ int main() try {
   bench.decode(1, 2048);
   bench.decode(16, 1024);
   bench.decode(64, 1024);
+  for (const lmdeploy::DType kv_dtype : {lmdeploy::DType::kU8, lmdeploy::DType::kU4}) {
+    bench.decode(16, 1024, kv_dtype);
+    bench.decode(64, 1024, kv_dtype);
+    bench.decode(256, 1024, kv_dtype);
+  }
+  bench.decode(256, 1024);
+  bench.engine(1, 1024, 100);
+  bench.engine(64, 1024, 100);
   bench.prefill(2048);
   bench.prefill(8192);
   return 0;

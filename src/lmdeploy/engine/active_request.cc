@@ -32,6 +32,7 @@ SampleInput ActiveRequest::sample_input(int64_t row, int64_t vocab_size) {
   }
   input.draw = sequence->num_drawn;
   input.num_logprobs = request.num_logprobs;
+  input.keeps_row = request.logits != LogitsOutput::kNone;
   return input;
 }
 
@@ -48,21 +49,21 @@ void ActiveRequest::fill_allowed(int64_t vocab_size) {
   }
 }
 
-void ActiveRequest::read_prompt_rows(const StepEntry& entry, ConstTensorView logits, int64_t first_row) {
+void ActiveRequest::read_prompt_rows(const StepEntry& entry, StepLogits& logits, int64_t first_row) {
   if (sequence->rows_from == Sequence::kNoRows) return;
   const int64_t end = entry.first + entry.count;
   const int64_t begin = end - entry.num_rows;  // the token that the entry's first row belongs to
   for (int64_t i = std::max(begin, sequence->rows_from); i < std::min(end, prompt_end); ++i) {
     const int64_t row = first_row + i - begin;
-    if (request.logits == LogitsOutput::kAll) append_row(logits, row);
+    if (request.logits == LogitsOutput::kAll) append_row(logits.host(), row);
     if (request.score_prompt && i + 1 < prompt_end)
-      prompt_nll += negative_log_likelihood(logits_row(logits, row, row_buffer_),
+      prompt_nll += negative_log_likelihood(logits_row(logits.host(), row, row_buffer_),
                                             sequence->tokens[static_cast<size_t>(i) + 1]);
   }
   sequence->rows_from = std::max(sequence->rows_from, end);  // not again, should the request be preempted
 }
 
-FinishReason ActiveRequest::accept(const SampleResult& drawn, ConstTensorView logits, int64_t row) {
+FinishReason ActiveRequest::accept(const SampleResult& drawn, StepLogits& logits, int64_t row) {
   const bool row_is_out = request.logits == LogitsOutput::kAll && sequence->length() == prompt_end;
   sequence->tokens.push_back(drawn.token);
   ++sequence->num_drawn;
@@ -70,7 +71,7 @@ FinishReason ActiveRequest::accept(const SampleResult& drawn, ConstTensorView lo
     ++num_generated;
     output.token_ids.push_back(drawn.token);
     if (request.num_logprobs >= 0) output.logprobs.push_back(drawn.logprobs);
-    if (request.logits != LogitsOutput::kNone && !row_is_out) append_row(logits, row);
+    if (request.logits != LogitsOutput::kNone && !row_is_out) append_row(logits.host(), row);
   }
   return finish_after(drawn.token);
 }

@@ -12,6 +12,7 @@
 #include "lmdeploy/engine/sampler.h"
 #include "lmdeploy/engine/scheduler.h"
 #include "lmdeploy/engine/sequence.h"
+#include "lmdeploy/engine/step_logits.h"
 
 namespace lmdeploy {
 
@@ -34,9 +35,9 @@ struct ActiveRequest {
   SampleInput sample_input(int64_t row, int64_t vocab_size);
   /// Scores and hands out the rows of `entry` that belong to input ids. `first_row`: of the entry in
   /// `logits`.
-  void read_prompt_rows(const StepEntry& entry, ConstTensorView logits, int64_t first_row);
+  void read_prompt_rows(const StepEntry& entry, StepLogits& logits, int64_t first_row);
   /// Appends a drawn token; `row` is that it was drawn from. Returns why the request ends with it, or kNone.
-  FinishReason accept(const SampleResult& drawn, ConstTensorView logits, int64_t row);
+  FinishReason accept(const SampleResult& drawn, StepLogits& logits, int64_t row);
   /// Fills in the totals and takes the step's output.
   RequestOutput take_output(FinishReason reason);
 

@@ -119,8 +119,10 @@ class Engine::Impl {
     pthread_setname_np(pthread_self(), "lmd-engine");
     Commands commands = inbox_->drain(/*busy=*/false);
     while (!inbox_->closed()) {
-      guarded(commands, [&] { core_.step(commands); });
-      publish();
+      bool published = false;
+      guarded(commands, [&] { published = core_.step(commands, [&] { publish(); }); });
+      // While a device computes, what the step before has given goes out: the next step does so for this one.
+      if (!published || !core_.has_work()) publish();
       commands = inbox_->drain(core_.has_work());
     }
     commands.splice(commands.end(), inbox_->drain(/*busy=*/true));

@@ -79,11 +79,12 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       store_{blocks_, index_.get(), groups_},
       sessions_(config.max_sessions, store_),
       scheduler_(scheduler_config(config), store_),
-      sampler_(kernels.threads()) {
+      sampler_(kernels),
+      logits_(kernels) {
   outputs_.reserve(64);
 }
 
-void EngineCore::step(Commands& commands) {
+bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile) {
   outputs_.reserve(outputs_.size() + active_.size() + commands.size());  // a step gives each at most one
   carry_out(commands);
   const StepPlan& plan = scheduler_.plan();
@@ -91,14 +92,20 @@ void EngineCore::step(Commands& commands) {
     fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
          cat("a sequence of ", sequence->length(), " tokens needs ", groups_.least_for(sequence->length()),
              " blocks of ", config_.block_len, " tokens, the KV cache has ", config_.num_blocks));
-  if (!plan.entries.empty()) run(plan);
+  return !plan.entries.empty() && run(plan, meanwhile);
 }
 
-void EngineCore::run(const StepPlan& plan) {
+bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhile) {
   step_ids_.clear();
   for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
+  bool called = false;
   try {
-    commit(plan, model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    logits_.set(model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    if (meanwhile && kernels_.has_own_memory()) {
+      meanwhile();
+      called = true;
+    }
+    commit(plan);
     ++counters_.steps;
   } catch (const std::exception& error) {
     LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", describe(error));
@@ -106,24 +113,25 @@ void EngineCore::run(const StepPlan& plan) {
       if (const auto found = active_.find(id); found != active_.end())
         fail(*found->second, code_of(error), describe(error));
   }
+  return called;
 }
 
-void EngineCore::commit(const StepPlan& plan, ConstTensorView logits) {
+void EngineCore::commit(const StepPlan& plan) {
   int64_t row = 0;
   samples_.clear();
   for (const StepEntry& entry : plan.entries) {
     ActiveRequest& active = *active_.at(entry.sequence->request_id);
     count_first_step(active);
-    active.read_prompt_rows(entry, logits, row);
+    active.read_prompt_rows(entry, logits_, row);
     row += entry.num_rows;
     if (entry.completes && active.generates())
-      samples_.push_back(active.sample_input(row - 1, logits.dim(1)));
+      samples_.push_back(active.sample_input(row - 1, logits_.device().cols()));
   }
-  draw(plan, logits);
+  draw(plan);
 }
 
-void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
-  const std::span<const SampleResult> results = sampler_.sample(logits, samples_);
+void EngineCore::draw(const StepPlan& plan) {
+  const std::span<const SampleResult> results = sampler_.sample(logits_, samples_);
   size_t next = 0;
   for (const StepEntry& entry : plan.entries) {
     ActiveRequest& active = *active_.at(entry.sequence->request_id);
@@ -134,7 +142,7 @@ void EngineCore::draw(const StepPlan& plan, ConstTensorView logits) {
       const SampleResult& result = results[next];
       if (error.empty()) error = active.grammar_error.empty() ? result.error : active.grammar_error;
       if (error.empty()) {
-        reason = active.accept(result, logits, samples_[next].row);
+        reason = active.accept(result, logits_, samples_[next].row);
         error = active.grammar_error;
       }
       ++next;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -12,10 +13,11 @@
 #include "lmdeploy/engine/active_request.h"
 #include "lmdeploy/engine/engine.h"
 #include "lmdeploy/engine/kv_pool.h"
-#include "lmdeploy/engine/sampler.h"
 #include "lmdeploy/engine/scheduler.h"
 #include "lmdeploy/engine/session_table.h"
 #include "lmdeploy/engine/step_buffers.h"
+#include "lmdeploy/engine/step_logits.h"
+#include "lmdeploy/engine/step_sampler.h"
 
 namespace lmdeploy {
 
@@ -46,8 +48,9 @@ class EngineCore {
 
   /// Takes the commands out of the list and carries them out in order, then computes one step. Does not throw
   /// for anything that a request, the model or the sampler does: the requests concerned end with kError. What
-  /// it throws (memory ran out between requests, say) is for fail_all().
-  void step(Commands& commands);
+  /// it throws (memory ran out between requests, say) is for fail_all(). Where a device computes,
+  /// `meanwhile` is called while it does; returns whether it was.
+  bool step(Commands& commands, const std::function<void()>& meanwhile = {});
   bool has_work() const { return !active_.empty(); }
   /// Ends everything that runs or waits or comes with `commands`.
   void abort_all(Commands& commands);
@@ -74,9 +77,9 @@ class EngineCore {
   void append_prompt(Sequence& sequence, const Request& request);
   bool choose_rope(Sequence& sequence);
 
-  void run(const StepPlan& plan);
-  void commit(const StepPlan& plan, ConstTensorView logits);
-  void draw(const StepPlan& plan, ConstTensorView logits);
+  bool run(const StepPlan& plan, const std::function<void()>& meanwhile);
+  void commit(const StepPlan& plan);
+  void draw(const StepPlan& plan);
   void count_first_step(ActiveRequest& active);
   void finish(ActiveRequest& active, FinishReason reason);
   void fail(ActiveRequest& active, ErrorCode code, std::string message);
@@ -95,8 +98,9 @@ class EngineCore {
   BlockStore store_;
   SessionTable sessions_;
   Scheduler scheduler_;
-  Sampler sampler_;
+  StepSampler sampler_;
   StepBuffers buffers_;
+  StepLogits logits_;                                                        // of this step
   std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;                // by id
   std::vector<SampleInput> samples_;                                         // of this step
   std::vector<uint64_t> step_ids_;                                           // requests of this step

@@ -51,20 +51,50 @@ void keep_allowed(std::span<float> logits, std::span<const uint32_t> allowed) {
   }
 }
 
-// An item's last id is banned when the tokens end with the ids before it.
-void ban_words(std::span<float> logits, std::span<const int> tokens,
-               const std::vector<std::vector<int>>& words) {
-  for (const std::vector<int>& word : words) {
+// ban(id) for the ids that may not be drawn: an item of bad words bans its last one when the tokens end with
+// those before it.
+template <typename Ban>
+void for_banned(const SampleInput& input, size_t vocab_size, const Ban& ban) {
+  for (const std::vector<int>& word : input.params->bad_words) {
     const std::span<const int> head(word.data(), word.size() - 1);
-    if (head.size() > tokens.size() || !std::ranges::equal(head, tokens.last(head.size()))) continue;
-    logits[static_cast<size_t>(word.back())] = kBanned;
+    if (head.size() > input.tokens.size() || !std::ranges::equal(head, input.tokens.last(head.size())))
+      continue;
+    ban(static_cast<size_t>(word.back()));
   }
+  for (const int id : input.banned_ids)  // a stop id outside the vocabulary can never be drawn
+    if (id >= 0 && static_cast<size_t>(id) < vocab_size) ban(static_cast<size_t>(id));
 }
 
-void ban_ids(std::span<float> logits, std::span<const int> ids) {
-  for (const int id : ids)  // a stop id outside the vocabulary can never be drawn
-    if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[static_cast<size_t>(id)] = kBanned;
-}
+/// The edits of one row, found by their ids.
+class RowEdits {
+ public:
+  RowEdits(std::span<int32_t> places, std::vector<LogitEdit>& edits)
+      : places_(places), edits_(edits), first_(edits.size()) {}
+  ~RowEdits() {
+    for (const LogitEdit& edit : all()) places_[static_cast<size_t>(edit.id)] = 0;
+  }
+  RowEdits(const RowEdits&) = delete;
+  RowEdits& operator=(const RowEdits&) = delete;
+
+  LogitEdit& of(size_t id) {
+    int32_t& place = places_[id];
+    if (place == 0) {
+      edits_.push_back({.id = static_cast<int32_t>(id)});
+      place = static_cast<int32_t>(edits_.size() - first_);
+    }
+    return edits_[first_ + static_cast<size_t>(place) - 1];
+  }
+  std::span<LogitEdit> all() { return std::span(edits_).subspan(first_); }
+  void drop() {
+    for (const LogitEdit& edit : all()) places_[static_cast<size_t>(edit.id)] = 0;
+    edits_.resize(first_);
+  }
+
+ private:
+  const std::span<int32_t> places_;
+  std::vector<LogitEdit>& edits_;
+  const size_t first_;
+};
 
 }  // namespace
 
@@ -81,8 +111,30 @@ void process_logits(std::span<float> logits, const SampleInput& input, std::span
     penalize_presence_and_frequency(logits, generated_tokens(input), p, counts);
   for (const auto& [id, bias] : p.logit_bias) logits[static_cast<size_t>(id)] += bias;
   if (!input.allowed.empty()) keep_allowed(logits, input.allowed);
-  ban_words(logits, input.tokens, p.bad_words);
-  ban_ids(logits, input.banned_ids);
+  for_banned(input, logits.size(), [&](size_t id) { logits[id] = kBanned; });
+}
+
+bool append_edits(const SampleInput& input, std::span<int32_t> places, std::vector<LogitEdit>& edits) {
+  const SamplingParams& p = *input.params;
+  if (!input.allowed.empty()) return false;  // nearly every id would be one
+  RowEdits row(places, edits);
+  if (p.repetition_penalty != 1)
+    for (const int token : input.tokens) row.of(static_cast<size_t>(token)).repetition = p.repetition_penalty;
+  if (p.presence_penalty != 0 || p.frequency_penalty != 0) {
+    for (const int token : generated_tokens(input)) ++row.of(static_cast<size_t>(token)).penalty;  // counts
+    for (LogitEdit& edit : row.all())
+      if (edit.penalty > 0) edit.penalty = p.presence_penalty + p.frequency_penalty * edit.penalty;
+  }
+  for (const auto& [id, bias] : p.logit_bias) {
+    LogitEdit& edit = row.of(static_cast<size_t>(id));
+    if (edit.bias != 0) {
+      row.drop();
+      return false;
+    }
+    edit.bias = bias;
+  }
+  for_banned(input, places.size(), [&](size_t id) { row.of(id).bias = kBanned; });
+  return true;
 }
 
 }  // namespace lmdeploy

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lmdeploy/engine/request.h"
+#include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
 
@@ -19,10 +20,15 @@ struct SampleInput {
   std::span<const int> banned_ids;    // min_new_tokens: the stop ids, as long as they may not come
   uint64_t draw = 0;                  // number of tokens drawn in the session before
   int num_logprobs = -1;              // as Request::num_logprobs
+  bool keeps_row = false;             // the row is read after the draw: it must stay as the model gave it
 };
 
 /// Whether process_logits() would change anything.
 bool needs_processing(const SampleInput& input);
+
+/// What process_logits() does, id by id. False, and nothing appended, where an id has two biases (their
+/// order counts) and where a grammar limits the ids. `places`: [vocab_size], all zero before and after.
+bool append_edits(const SampleInput& input, std::span<int32_t> places, std::vector<LogitEdit>& edits);
 
 /// Repetition penalty (l < 0 ? l * p : l / p, once for each distinct id of tokens), presence and frequency
 /// (l -= presence * [count > 0] + frequency * count over generated tokens), bias, what is not allowed, bad

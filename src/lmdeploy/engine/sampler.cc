@@ -24,6 +24,17 @@ TokenLogprobs log_probabilities(std::span<const float> row, float max, int token
 
 }  // namespace
 
+std::string no_finite_logits(const SampleInput& input, float max) {
+  return cat("the model's logits for token ", input.tokens.size(), " have the maximum ", max,
+             "; expected a finite one");
+}
+
+std::string no_token_left(float max) {
+  return cat(
+      "after penalties, logit_bias, response_format, bad words and min_new_tokens the largest logit is ", max,
+      ": no token is left to draw");
+}
+
 Sampler::Sampler(ThreadPool& threads)
     : threads_(threads), scratch_(static_cast<size_t>(threads.num_threads())) {}
 
@@ -47,8 +58,7 @@ void Sampler::sample_one(ConstTensorView logits, const SampleInput& input, Scrat
   const std::span<const float> row = logits_row(logits, input.row, scratch.logits);
   const float max = max_logit(row);
   if (!std::isfinite(max)) {
-    result.error = cat("the model's logits for token ", input.tokens.size(), " have the maximum ", max,
-                       "; expected a finite one");
+    result.error = no_finite_logits(input, max);
     return;
   }
   std::span<const float> final_row = row;
@@ -60,9 +70,7 @@ void Sampler::sample_one(ConstTensorView logits, const SampleInput& input, Scrat
     final_row = scratch.processed;
     final_max = max_logit(final_row);
     if (!std::isfinite(final_max)) {
-      result.error = cat(
-          "after penalties, logit_bias, response_format, bad words and min_new_tokens the largest logit is ",
-          final_max, ": no token is left to draw");
+      result.error = no_token_left(final_max);
       return;
     }
   }

@@ -20,6 +20,10 @@ struct SampleResult {
   std::string error;       // NaN or +inf among the logits, or every token banned
 };
 
+// Why there is no token; `max`: the largest logit, NaN where there is one.
+std::string no_finite_logits(const SampleInput& input, float max);
+std::string no_token_left(float max);
+
 /// Allocates nothing once buffers have grown to the vocabulary, but for logprobs and error texts.
 class Sampler {
  public:

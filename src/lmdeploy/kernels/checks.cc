@@ -79,6 +79,23 @@ int64_t index_at(ConstTensorView t, int64_t i) { return index_at(t, 0, i); }
 
 }  // namespace
 
+void draw_tokens(const Kernels& kernels, std::span<const DrawnToken> drawn, ConstTensorView logits,
+                 std::span<const TokenDraw> draws, std::span<const LogitEdit> edits) {
+  const OpCheck check("draw_tokens");
+  if (logits.dtype() != kernels.wide_dtype() || logits.rank() != 2 || logits.cols() == 0)
+    check.fail("logits are ", logits.dtype(), " ", logits.shape(), ", expected rows of ",
+               kernels.wide_dtype());
+  if (drawn.size() != draws.size()) check.fail(draws.size(), " draws, room for ", drawn.size());
+  const auto num_edits = static_cast<int64_t>(edits.size());
+  for (const TokenDraw& draw : draws) {
+    if (draw.row < 0 || draw.row >= logits.rows())
+      check.fail("row ", draw.row, " is not in [0, ", logits.rows(), ")");
+    if (draw.first_edit < 0 || draw.num_edits < 0 || draw.first_edit + int64_t{draw.num_edits} > num_edits)
+      check.fail("row ", draw.row, " has edits ", draw.first_edit, " to ", draw.first_edit + draw.num_edits,
+                 " of ", num_edits);
+  }
+}
+
 void embedding(const Kernels& kernels, ConstTensorView out, ConstTensorView ids, const PackedWeight& table) {
   const OpCheck check("embedding");
   check.indices("ids", ids, DType::kI32);

@@ -137,6 +137,18 @@ class DeviceMirror final : public Kernels {
                   {c.in(batch.query_start), c.in(batch.kv_len), c.in(batch.block_table)}, o);
     });
   }
+  void do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                     std::optional<ConstTensorView> bias, Activation activation) const override {
+    mirror([&](const Kernels& k, MirroredCall& c) {
+      k.linear_glu(c.out(out), c.out(up), c.in(x), weight, c.in(bias), activation);
+    });
+  }
+  void do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options, const KvCacheView& cache,
+                        int64_t layer, ConstTensorView v, ConstTensorView slots) const override {
+    mirror([&](const Kernels& k, MirroredCall& c) {
+      k.rope_kv_write(c.out(x), c.in(table), options, c.cache(cache, true), layer, c.in(v), c.in(slots));
+    });
+  }
   void do_glu(TensorView out, ConstTensorView x, Activation activation) const override {
     mirror([&](const Kernels& k, MirroredCall& c) { k.glu(c.out(out), c.in(x), activation); });
   }

@@ -1,6 +1,7 @@
 // The public side of every op: checks its arguments once for all back ends and drops empty calls.
 #include "lmdeploy/kernels/kernels.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +18,12 @@ void make_room(Tensor& buffer, size_t bytes, Allocator& allocator) {
   if (!buffer.empty() && buffer.bytes() >= bytes) return;
   buffer = Tensor();  // free before allocating: nobody reads the old content
   buffer = Tensor(DType::kU8, {static_cast<int64_t>(bytes)}, allocator);
+}
+
+// Keys that lie behind other heads.
+ConstTensorView last_heads(ConstTensorView x, const KvCacheView& cache) {
+  const int64_t cols = cache.layout.num_kv_heads * cache.layout.head_dim;
+  return x.slice_cols(std::max<int64_t>(0, x.cols() - cols), std::min(cols, x.cols()));
 }
 
 }  // namespace
@@ -67,6 +74,17 @@ void Kernels::do_download(std::byte*, const std::byte*, size_t) const {
   LMD_CHECK(false, name(), " reads host memory");
 }
 
+void Kernels::draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+                          std::span<const LogitEdit> edits) const {
+  checks::draw_tokens(*this, drawn, logits, draws, edits);
+  if (!draws.empty()) do_draw_tokens(drawn, logits, draws, edits);
+}
+
+void Kernels::do_draw_tokens(std::span<DrawnToken>, TensorView, std::span<const TokenDraw>,
+                             std::span<const LogitEdit>) const {
+  throw Error(ErrorCode::kUnsupported, cat(name(), " draws no tokens"));
+}
+
 void Kernels::embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
   checks::embedding(*this, out, ids, table);
   if (ids.cols() > 0) do_embedding(out, ids, table);
@@ -76,6 +94,19 @@ void Kernels::linear(TensorView out, ConstTensorView x, const PackedWeight& weig
                      std::optional<ConstTensorView> bias) const {
   checks::linear(*this, out, x, weight, bias);
   if (x.rows() > 0) do_linear(out, x, weight, bias);
+}
+
+void Kernels::linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                         std::optional<ConstTensorView> bias, Activation activation) const {
+  checks::linear(*this, up, x, weight, bias);
+  checks::glu(*this, "linear_glu", out, up);
+  if (x.rows() > 0) do_linear_glu(out, up, x, weight, bias, activation);
+}
+
+void Kernels::do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                            std::optional<ConstTensorView> bias, Activation activation) const {
+  do_linear(up, x, weight, bias);
+  do_glu(out, up, activation);
 }
 
 void Kernels::norm(TensorView out, ConstTensorView x, ConstTensorView weight,
@@ -105,6 +136,21 @@ void Kernels::kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView 
                        ConstTensorView slots) const {
   checks::kv_write(*this, cache, layer, k, v, slots);
   if (k.rows() > 0) do_kv_write(cache, layer, k, v, slots);
+}
+
+void Kernels::rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options,
+                            const KvCacheView& cache, int64_t layer, ConstTensorView v,
+                            ConstTensorView slots) const {
+  checks::rope(*this, x, table, options);
+  checks::kv_write(*this, cache, layer, last_heads(x, cache), v, slots);
+  if (x.rows() > 0) do_rope_kv_write(x, table, options, cache, layer, v, slots);
+}
+
+void Kernels::do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options,
+                               const KvCacheView& cache, int64_t layer, ConstTensorView v,
+                               ConstTensorView slots) const {
+  if (table.cols() > 0) do_rope(x, table, options);
+  do_kv_write(cache, layer, last_heads(x, cache), v, slots);
 }
 
 void Kernels::attention(TensorView out, ConstTensorView q, const KvCacheView& cache,

@@ -149,6 +149,34 @@ struct RouteOptions {
   int64_t num_groups = 1, groups_kept = 1, group_best = 1;
 };
 
+/// A change to one logit: l < 0 ? l * repetition : l / repetition, then l - penalty, then l + bias.
+struct LogitEdit {
+  int32_t id = 0;
+  float repetition = 1, penalty = 0, bias = 0;
+};
+
+/// How to draw a token from a row of logits (Kernels::draw_tokens).
+struct TokenDraw {
+  int32_t row = 0;                        // of the logits
+  int32_t first_edit = 0, num_edits = 0;  // of the row; ids differ
+  float temperature = 0;                  // 0: the largest logit, of equal ones the lowest id
+  int32_t top_k = 0;                      // <= 0: off
+  float top_p = 1, min_p = 0;
+  double uniform = 0;  // the random number, in [0, 1)
+};
+
+struct DrawnToken {
+  enum class Outcome : int32_t {
+    kDrawn,
+    kNotFinite,  // NaN or +inf among the logits, or none above -inf
+    kNoneLeft,   // the same after the edits
+    kTooMany,    // more tokens to sort than a device does; the edits have been made
+  };
+  Outcome outcome = Outcome::kDrawn;
+  int32_t token = -1;
+  float max = 0;  // the largest logit, NaN where there is one: after the edits but for kNotFinite
+};
+
 /// Calls of ops that were recorded, to be made again. Of one back end, which must outlive it.
 class Recording {
  public:
@@ -202,11 +230,24 @@ class Kernels {
   /// out[t, :] = table[ids[t], :]            ids [tokens] i32 in [0, table.rows()); out [tokens, cols]
   void embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const;
 
+  /// Whether the back end has draw_tokens(): where the host can read logits it draws from them itself.
+  virtual bool draws_tokens() const { return false; }
+  /// drawn[i] is a token from row draws[i].row of `logits` [rows, vocab_size] (wide_dtype()) after the row's
+  /// edits, which stay in it: what engine/token_draw.h gives, in the same arithmetic but for the order of
+  /// sums. No two draws of one row. The spans are host memory; the call waits for the result.
+  void draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+                   std::span<const LogitEdit> edits) const;
+
   /// out[t, n] = sum_k x[t, k] * weight[n, k] (+ bias[n])        x [tokens, cols], out [tokens, rows], bias
   /// [rows] f32; out may be of wide_dtype(). On the CPU the order of the sum depends on cols alone, not on
   /// `tokens`: a row's result is bit-equal in any batch. What CUDA promises: docs/design.md.
   void linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
               std::optional<ConstTensorView> bias = std::nullopt) const;
+
+  /// linear(up, x, weight, bias), then glu(out, up, activation). A back end that does both at once leaves
+  /// `up` alone: it is not to be read.
+  void linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                  std::optional<ConstTensorView> bias, Activation activation) const;
 
   /// out[t,i] = normalised(x)[t,i] * (weight[i] + offset) (+ bias[i]), see NormKind.
   /// x, out [tokens, hidden], may be one buffer; weight, bias [hidden] f32. With options.group each run of
@@ -245,6 +286,10 @@ class Kernels {
   /// h, i & h = 0, become (a + b, a - b), and all are multiplied by f32 1 / sqrt(n).
   void kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                 ConstTensorView slots) const;
+
+  /// rope(x, table, options), then kv_write(cache, layer, k, v, slots) with k the last heads of x.
+  void rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options, const KvCacheView& cache,
+                     int64_t layer, ConstTensorView v, ConstTensorView slots) const;
 
   /// Causal attention over the paged cache. For row t of sequence s at position p = kv_len[s] -
   /// (query_start[s+1] - t): out[t, h] = sum_j softmax_j(score(j)) V[j, g], g = h * num_kv_heads / num_heads,
@@ -313,6 +358,14 @@ class Kernels {
   /// out[r, :] = x[rows[r], :]               rows [n] i32
   void gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const;
 
+ protected:
+  // Ops that are sequences of others: what a back end can do at once it overrides.
+  virtual void do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                             std::optional<ConstTensorView> bias, Activation activation) const;
+  virtual void do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options,
+                                const KvCacheView& cache, int64_t layer, ConstTensorView v,
+                                ConstTensorView slots) const;
+
  private
      :  // A back end without the op does not compile. Shapes and dtypes have been checked; no empty tensors.
   virtual void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const = 0;
@@ -349,6 +402,9 @@ class Kernels {
                                   ConstTensorView pair_rows) const = 0;
   virtual void do_copy(TensorView out, ConstTensorView x) const = 0;
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
+
+  virtual void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits,
+                              std::span<const TokenDraw> draws, std::span<const LogitEdit> edits) const;
 
   // For back ends with memory of their own.
   /// Where copies of that size from the device go fastest.

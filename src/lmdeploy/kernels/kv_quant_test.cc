@@ -134,7 +134,8 @@ TEST_P(KvQuantTest, EqualValuesAreExact) {
   const SmallCache cache(dtype(), kRows, 19);
   cache.write(kernels_of(backend()), x);
   for (int64_t t = 0; t < kRows; ++t)
-    for (int64_t d = 0; d < 19; ++d) EXPECT_EQ(cache.decoded(t, d), x.at(t, d)) << values[t];
+    for (int64_t d = 0; d < 19; ++d)  // bf16 makes 65536 of the end of f16's range
+      EXPECT_EQ(cache.decoded(t, d), std::clamp(x.at(t, d), -65504.0, 65504.0)) << values[t];
 }
 
 TEST_P(KvQuantTest, EndsOfARowAreCodesZeroAndMost) {
@@ -162,7 +163,7 @@ TEST_P(KvQuantTest, ExtremesNeitherWrapNorSpread) {
   }
   const SmallCache cache(dtype(), 5, 8);
   cache.write(kernels_of(backend()), x);
-  if (x.at(0, 1) < 1e38) return;  // f16 activations
+  if (std::isinf(x.at(0, 1))) return;  // f16 activations
   EXPECT_EQ(cache.decoded(0, 0), -65504);
   EXPECT_EQ(cache.decoded(0, 1), -65504 + 65504 * max_code());
   for (int64_t t = 1; t < 4; ++t)

@@ -117,12 +117,12 @@ INSTANTIATE_TEST_SUITE_P(Aligned, LinearTest,
 
 // What a GPU has a kernel of its own for: up to 64 tokens, rows of whole 16 bytes. Tokens at the borders of
 // groups of 8; rows of one tile (128 or 256) and less, and so many that blocks of threads have several tiles;
-// columns that several blocks share.
+// columns that several blocks share, and that end inside a group of 64.
 constexpr LinearCase kFewTokenCases[] = {
     {8, 127, 8, true},   {9, 129, 72},        {16, 128, 72, true, Fill::kOrdinary, 8},
     {17, 257, 72},       {32, 300, 16, true}, {33, 256, 72},
     {64, 513, 72, true}, {64, 40, 8},         {3, 5000, 72, true},
-    {17, 9000, 24}};
+    {17, 9000, 24},      {5, 40, 40}};
 INSTANTIATE_TEST_SUITE_P(FewTokens, LinearTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kBF16),

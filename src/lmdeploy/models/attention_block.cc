@@ -32,11 +32,10 @@ class GroupedQueryAttention final : public AttentionBlock {
     norm(q, Slot::kQNorm, Slot::kQNormBias, layer);
     norm(qkv.slice_cols(q_size, kv_size), Slot::kKNorm, Slot::kKNormBias, layer);
     if (spec_.qkv_clip > 0) kernels_.clamp(qkv, spec_.qkv_clip);
-    turn(step, layer, qkv.slice_cols(0, q_size + kv_size));
-    if (step.logn) kernels_.scale_rows(q, *step.logn);
     const KvGrouping::Place place = groups_.places[static_cast<size_t>(layer)];
-    kernels_.kv_write(step.cache, place.layer, qkv.slice_cols(q_size, kv_size),
-                      qkv.slice_cols(q_size + kv_size, kv_size), step.arrays.slots(place.group));
+    turn_and_write(step, layer, qkv.slice_cols(0, q_size + kv_size),
+                   qkv.slice_cols(q_size + kv_size, kv_size));
+    if (step.logn) kernels_.scale_rows(q, *step.logn);
     kernels_.attention(out, q, step.cache, step.arrays.batch(place.group), options(layer));
     return out;
   }
@@ -65,12 +64,17 @@ class GroupedQueryAttention final : public AttentionBlock {
   }
 
   // q and k lie side by side: one call turns the heads of both.
-  void turn(const DecoderStep& step, int64_t layer, TensorView heads) const {
-    if (!spec_.has_rope() || !layer_spec(layer).rope) return;
+  void turn_and_write(const DecoderStep& step, int64_t layer, TensorView heads, ConstTensorView v) const {
+    const KvGrouping::Place place = groups_.places[static_cast<size_t>(layer)];
+    const ConstTensorView slots = step.arrays.slots(place.group);
+    if (!spec_.has_rope() || !layer_spec(layer).rope)
+      return kernels_.kv_write(step.cache, place.layer, heads.slice_cols(spec_.q_size(), spec_.kv_size()), v,
+                               slots);
     const bool local = layer_spec(layer).local_rope;
     const RopeSpec& rope = local ? spec_.local_rope : spec_.rope;
-    kernels_.rope(heads, local ? step.local_rope : step.rope,
-                  {.head_dim = spec_.head_dim, .interleaved = rope.interleaved});
+    kernels_.rope_kv_write(heads, local ? step.local_rope : step.rope,
+                           {.head_dim = spec_.head_dim, .interleaved = rope.interleaved}, step.cache,
+                           place.layer, v, slots);
   }
 
   AttentionOptions options(int64_t layer) const {

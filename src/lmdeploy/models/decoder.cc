@@ -23,7 +23,7 @@ class Decoder final : public Model {
     return attention_->kv_layout(dtype, block_len, groups_.layers_per_group);
   }
   std::span<const KvGroup> kv_groups() const override { return groups_.groups; }
-  ConstTensorView forward(const StepInput& input, const KvCacheView& cache) override;
+  TensorView forward(const StepInput& input, const KvCacheView& cache) override;
   size_t weight_bytes() const override { return weights_.bytes(); }
   size_t buffer_bytes() const override {
     return residual_.bytes() + normed_.bytes() + branch_.bytes() + space_.bytes() + logits_.bytes();
@@ -103,7 +103,6 @@ class Decoder final : public Model {
   Tensor branch_;    // [tokens, hidden]: what a block adds
   Workspace space_;
   Tensor logits_;  // [rows, vocab], grows up to limits_.logit_rows
-  Tensor host_logits_;
   StepRecordings recordings_;
 };
 
@@ -200,7 +199,7 @@ StepRecordings::Key Decoder::recording_key(const DecoderStep& step) const {
   return key;
 }
 
-ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
+TensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
   DecoderStep step = {.input = input,
                       .cache = cache,
                       .arrays = arrays_,
@@ -215,7 +214,7 @@ ConstTensorView Decoder::forward(const StepInput& input, const KvCacheView& cach
   else
     run(step);
   if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.vocab_size}};
-  return kernels_.to_host(logits_.view().slice_rows(0, num_rows), host_logits_);
+  return logits_.view().slice_rows(0, num_rows);
 }
 
 void Decoder::run(DecoderStep& step) {

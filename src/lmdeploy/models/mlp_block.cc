@@ -33,8 +33,14 @@ void MlpBlock::run_dense(int64_t layer, ConstTensorView x, TensorView out, int64
   const DType dtype = kernels_.activation_dtype();
   const TensorView up = space.take(dtype, x.rows(), up_size(inner));
   const TensorView activated = space.take(dtype, x.rows(), inner);
-  kernels_.linear(up, x, weights_.matrix(slots.up, layer), weights_.vector(slots.up_bias, layer));
-  activate(activated, up);
+  const PackedWeight& weight = weights_.matrix(slots.up, layer);
+  const auto bias = weights_.vector(slots.up_bias, layer);
+  if (spec_.gated && spec_.clamped_glu == 0) {
+    kernels_.linear_glu(activated, up, x, weight, bias, spec_.activation);
+  } else {
+    kernels_.linear(up, x, weight, bias);
+    activate(activated, up);
+  }
   kernels_.linear(out, activated, weights_.matrix(slots.down, layer),
                   weights_.vector(slots.down_bias, layer));
 }

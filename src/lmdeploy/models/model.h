@@ -62,9 +62,10 @@ class Model {
   virtual KvLayout kv_layout(DType dtype, int64_t block_len) const = 0;
   /// At least one.
   virtual std::span<const KvGroup> kv_groups() const = 0;
-  /// Logits [logit_rows, vocab_size] of Kernels::wide_dtype() in host memory, valid until the next call. Keys
-  /// and values of all tokens of the step are in the cache before the next one reads it.
-  virtual ConstTensorView forward(const StepInput& input, const KvCacheView& cache) = 0;
+  /// Logits [logit_rows, vocab_size] of Kernels::wide_dtype() in the kernels' memory, valid until the next
+  /// call; what the caller does to them does not matter. Keys and values of all tokens of the step are in the
+  /// cache before the next one reads it.
+  virtual TensorView forward(const StepInput& input, const KvCacheView& cache) = 0;
   virtual size_t weight_bytes() const = 0;
   /// Of the buffers that steps work in; pages that no step has touched take no memory.
   virtual size_t buffer_bytes() const = 0;

@@ -7,6 +7,7 @@ namespace lmdeploy {
 
 StepRunner::StepRunner(Model& model, const Kernels& kernels, const Options& options)
     : model_(model),
+      kernels_(kernels),
       max_blocks_((options.max_tokens + options.block_len - 1) / options.block_len),
       sequences_(static_cast<size_t>(options.num_sequences)) {
   cache_.layout = model.kv_layout(options.kv_dtype, options.block_len);
@@ -19,7 +20,7 @@ void StepRunner::start(size_t sequence, int64_t rope_length) {
   sequences_.at(sequence) = {.rope_length = static_cast<int32_t>(rope_length)};
 }
 
-ConstTensorView StepRunner::step(std::span<const Chunk> chunks) {
+TensorView StepRunner::start_step(std::span<const Chunk> chunks) {
   std::vector<int32_t> ids, query_start = {0}, kv_len, rope_length, logit_rows;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = sequences_.at(chunk.sequence);

@@ -31,8 +31,12 @@ class StepRunner {
   /// Empties a sequence. `rope_length`: see StepInput; for a whole prompt its length.
   void start(size_t sequence, int64_t rope_length);
   /// Runs one step; at most one chunk of each sequence. Logits [sum of num_logits, vocab_size] in the order
-  /// of the chunks, valid until the next step.
-  ConstTensorView step(std::span<const Chunk> chunks);
+  /// of the chunks, in host memory, valid until the next step.
+  ConstTensorView step(std::span<const Chunk> chunks) {
+    return kernels_.to_host(start_step(chunks), logits_);
+  }
+  /// The same without waiting for the device, in whose memory the logits are.
+  TensorView start_step(std::span<const Chunk> chunks);
   /// Sequence `sequence` from the start: the prompt in one step, then `count` ids by largest logit (the
   /// lowest of equals). Ends are not honoured.
   std::vector<int> greedy(size_t sequence, std::span<const int> prompt, int64_t count);
@@ -46,8 +50,10 @@ class StepRunner {
   std::vector<int32_t> block_tables(std::span<const Chunk> chunks) const;
 
   Model& model_;
+  const Kernels& kernels_;
   int64_t max_blocks_;  // of each sequence
   Tensor memory_;
+  Tensor logits_;
   KvCacheView cache_;
   std::vector<Sequence> sequences_;
 };

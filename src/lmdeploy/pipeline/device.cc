@@ -129,15 +129,8 @@ std::optional<DType> quantized_kv_dtype(int quant_policy) {
 }
 
 DType kv_dtype(const PipelineConfig& config, const Kernels& kernels) {
-  const bool on_gpu = kernels.has_own_memory();
-  const std::optional<DType> quantized = quantized_kv_dtype(*config.quant_policy);
-  if (!quantized) return on_gpu ? kernels.activation_dtype() : kv_dtype(config.dtype);
-  if (!kernels.takes_kv_dtype(*quantized))
-    throw Error(ErrorCode::kUnsupported,
-                cat("not supported yet on ", on_gpu ? "cuda" : kernels.name(), ": quant_policy ",
-                    *config.quant_policy, " (", kv_name(*quantized), " keys and values); use quant_policy 0",
-                    on_gpu ? " or device_type cpu" : ""));
-  return *quantized;
+  if (const std::optional<DType> quantized = quantized_kv_dtype(*config.quant_policy)) return *quantized;
+  return kernels.has_own_memory() ? kernels.activation_dtype() : kv_dtype(config.dtype);
 }
 
 void set_kv_pool(double cache_max_entry_count, size_t available_bytes, EngineConfig& config) {

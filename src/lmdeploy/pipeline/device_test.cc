@@ -129,8 +129,7 @@ TEST(Device, KvDtypes) {
   if (cuda_status().devices.empty()) return;
   const auto cuda = make_cuda_kernels(threads, DType::kBF16);
   EXPECT_EQ(dtype_with(*cuda, 0), DType::kBF16);
-  expect_error(ErrorCode::kUnsupported, {"not supported yet on cuda", "quant_policy 8", "quant_policy 0"},
-               [&] { dtype_with(*cuda, 8); });
+  EXPECT_EQ(dtype_with(*cuda, 8), DType::kU8);
 }
 
 // A checkpoint of made-up tensors.

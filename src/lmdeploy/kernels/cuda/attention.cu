@@ -17,6 +17,7 @@ AttentionArgs attention_args(TensorView out, ConstTensorView q, const KvCacheVie
   a.block_elements = l.block_elements();
   a.k_offset = o.layer * l.layer_elements();
   a.v_offset = a.k_offset + l.num_kv_heads * l.block_len * l.head_dim;
+  if (l.quantized()) a.codes = CodePlace(cache, o.layer);
   a.num_blocks = cache.num_blocks;
   a.query_start = batch.query_start.row<int32_t>(0);
   a.kv_len = batch.kv_len.row<int32_t>(0);
@@ -40,22 +41,30 @@ AttentionArgs attention_args(TensorView out, ConstTensorView q, const KvCacheVie
   return a;
 }
 
-// 16-bit q, out and cache of one dtype, rows of whole 16 bytes.
+// 16-bit q, out and cache of one dtype, rows of whole 16 bytes; or a cache in codes whose planes are.
 bool fits_tiles(ConstTensorView out, ConstTensorView q, const KvCacheView& cache) {
   const KvLayout& l = cache.layout;
-  return q.dtype() == l.dtype && l.dtype != DType::kF32 && l.latent_dim == 0 &&
-         l.head_dim <= kMostTiledHeadDim && l.head_dim % 8 == 0 &&
-         reinterpret_cast<uintptr_t>(cache.data) % 16 == 0 && is_wide(q, q.cols()) &&
-         is_wide(out, out.cols());
+  const bool wide =
+      reinterpret_cast<uintptr_t>(cache.data) % 16 == 0 && is_wide(q, q.cols()) && is_wide(out, out.cols());
+  if (!wide || l.latent_dim > 0 || q.dtype() == DType::kF32) return false;
+  if (l.quantized())
+    return (l.head_dim == 64 || l.head_dim == 128) && l.key_plane_bytes() % 16 == 0 &&
+           l.value_plane_bytes() % 16 == 0;
+  return q.dtype() == l.dtype && l.head_dim <= kMostTiledHeadDim && l.head_dim % 8 == 0;
 }
 
 template <typename T>
-bool run_tiled(const AttentionArgs& args, int64_t tokens, const DeviceLimits& device, Scratch& scratch,
-               cudaStream_t stream) {
-  if (args.head_dim <= 64) return run_tiled_attention<T, 64>(args, tokens, device, scratch, stream);
-  if (args.head_dim <= 128) return run_tiled_attention<T, 128>(args, tokens, device, scratch, stream);
-  if (args.head_dim <= 192) return run_tiled_attention<T, 192>(args, tokens, device, scratch, stream);
-  return run_tiled_attention<T, 256>(args, tokens, device, scratch, stream);
+bool run_tiled(const AttentionArgs& args, DType cached, int64_t tokens, const DeviceLimits& device,
+               Scratch& scratch, cudaStream_t stream) {
+  const auto run = [&]<typename Format>(Type<Format>) {
+    return run_tiled_attention<Format>(args, tokens, device, scratch, stream);
+  };
+  const int dim = args.head_dim;
+  if (cached == DType::kU8) return dim == 64 ? run(Type<Codes<T, 64, 8>>()) : run(Type<Codes<T, 128, 8>>());
+  if (cached == DType::kU4) return dim == 64 ? run(Type<Codes<T, 64, 4>>()) : run(Type<Codes<T, 128, 4>>());
+  if (dim <= 64) return run(Type<Elements<T, 64>>());
+  if (dim <= 128) return run(Type<Elements<T, 128>>());
+  return dim <= 192 ? run(Type<Elements<T, 192>>()) : run(Type<Elements<T, 256>>());
 }
 
 }  // namespace
@@ -71,14 +80,20 @@ void CudaKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheV
   AttentionArgs args = attention_args(out, q, cache, batch, options);
   args.arrivals = reinterpret_cast<int32_t*>(arrivals_.data());
   if (device_.major >= 8 && fits_tiles(out, q, cache)) {
-    const bool half = l.dtype == DType::kF16;
-    if (half ? run_tiled<__half>(args, q.rows(), device_, scratch_, stream_)
-             : run_tiled<__nv_bfloat16>(args, q.rows(), device_, scratch_, stream_))
+    const bool half = q.dtype() == DType::kF16;
+    if (half ? run_tiled<__half>(args, l.dtype, q.rows(), device_, scratch_, stream_)
+             : run_tiled<__nv_bfloat16>(args, l.dtype, q.rows(), device_, scratch_, stream_))
       return;
   }
-  with_type(l.dtype, [&]<typename Cached>(Type<Cached>) {
+  const auto run = [&]<typename Cached>(Type<Cached>) {
     run_plain_attention<Cached>(args, q.rows(), device_, scratch_, stream_);
-  });
+  };
+  if (l.dtype == DType::kU8)
+    run(Type<U8>());
+  else if (l.dtype == DType::kU4)
+    run(Type<U4>());
+  else
+    with_type(l.dtype, run);
 }
 
 }  // namespace lmdeploy::cuda

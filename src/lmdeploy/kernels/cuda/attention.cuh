@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/kv_place.cuh"
 #include "lmdeploy/kernels/cuda/ragged.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
@@ -34,6 +35,7 @@ struct AttentionArgs {
   int window;                   // 0: all keys
   const float *sinks, *slopes;  // may be null
   bool alibi_in_bf16;
+  CodePlace codes;    // of a cache in codes, in place of the offsets above
   int num_spans;      // of the longest sequence that the block table has room for
   float* partials;    // of split work: a span's values, max and sum for each row
   int32_t* arrivals;  // of split work on tensor cores: blocks of each tile that are done, 0 between calls
@@ -79,11 +81,17 @@ void run_plain_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
                          cudaStream_t stream);
 constexpr int64_t kMostHeadDim = 1024;
 
-/// Attention on tensor cores, q, out and cache being of T, head_dim at most kDim. False, and nothing done, on
-/// a device that has too little shared memory.
-template <typename T, int kDim>
+/// Attention on tensor cores, q and out being of the Format's T. False, and nothing done, on a device that
+/// has too little shared memory.
+template <typename Format>
 bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits& device, Scratch& scratch,
                          cudaStream_t stream);
+/// A cache of T, head_dim at most kDim.
+template <typename T, int kDim>
+struct Elements;
+/// A cache in codes, head_dim kDim.
+template <typename T, int kDim, int kBits>
+struct Codes;
 constexpr int64_t kMostTiledHeadDim = 256;
 
 }  // namespace lmdeploy::cuda

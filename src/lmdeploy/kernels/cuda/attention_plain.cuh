@@ -34,8 +34,8 @@ __device__ float final_weight(const AttentionArgs& a, int head, float max, float
 
 // rows[j][d] = row first_key + j of the cache for the keys below `end`, 0 for those beyond.
 template <typename Cached>
-__device__ void load_keys(const AttentionArgs& a, const AttentionTile& tile, int64_t offset, int first_key,
-                          int end, int dim, float* rows, int stride) {
+__device__ void load_elements(const AttentionArgs& a, const AttentionTile& tile, int64_t offset,
+                              int first_key, int end, int dim, float* rows, int stride) {
   constexpr int kWide = kWidth<Cached>;
   const int step = a.wide ? kWide : 1;
   const int per_row = (dim + step - 1) / step;
@@ -62,6 +62,77 @@ __device__ void load_keys(const AttentionArgs& a, const AttentionTile& tile, int
       *to = to_float(*from);
     }
   }
+}
+
+// The same of codes, `step` bytes of a row at a time: to[n], and in u4 to[n + row_bytes], get their numbers.
+template <typename Cached>
+__device__ void decode(const CodePlace& place, const std::byte* plane, int row, bool is_key, int first,
+                       int step, float* to) {
+  const auto* codes = reinterpret_cast<const uint8_t*>(plane + place.codes(row)) + first;
+  const auto* params = reinterpret_cast<const __half2*>(plane + place.params(row, is_key));
+  const float2 low = __half22float2(params[0]);
+  if constexpr (std::is_same_v<Cached, U8>) {
+    for (int n = 0; n < step; ++n) to[n] = __fmaf_rn(codes[n], low.x, low.y);
+  } else {
+    const float2 high = __half22float2(params[is_key ? place.key_parts - 1 : 0]);
+    for (int n = 0; n < step; ++n) {
+      to[n] = __fmaf_rn(codes[n] & 15, low.x, low.y);
+      const int second = place.row_bytes + n;
+      if (first + second < place.head_dim) to[second] = __fmaf_rn(codes[n] >> 4, high.x, high.y);
+    }
+  }
+}
+template <typename Cached>
+__device__ void load_codes(const AttentionArgs& a, const AttentionTile& tile, int kv_head, bool is_key,
+                           int first_key, int end, float* rows, int stride) {
+  const CodePlace& place = a.codes;
+  const int step = place.row_bytes % 4 == 0 ? 4 : 1, per_row = place.row_bytes / step;
+  for (int i = static_cast<int>(threadIdx.x); i < a.tile_keys * per_row; i += kThreads) {
+    const int j = i / per_row, first = i % per_row * step, key = first_key + j;
+    float* to = rows + j * stride + first;
+    const int64_t block =
+        key < end ? a.block_table[tile.sequence * a.table_stride + key / a.block_len] : int64_t{-1};
+    if (block >= 0 && block < a.num_blocks) {
+      decode<Cached>(place, a.cache + place.plane(block, kv_head, is_key), key % a.block_len, is_key, first,
+                     step, to);
+      continue;
+    }
+    const float value = key < end ? nanf("") : 0;
+    for (int n = 0; n < step; ++n) {
+      to[n] = value;
+      if (first + place.row_bytes + n < place.head_dim) to[place.row_bytes + n] = value;
+    }
+  }
+}
+
+// rows[j][d] = row first_key + j of the cache for the keys below `end`, 0 for those beyond.
+template <typename Cached>
+__device__ void load_keys(const AttentionArgs& a, const AttentionTile& tile, int kv_head, bool is_key,
+                          int first_key, int end, float* rows, int stride) {
+  if constexpr (kIsCodes<Cached>)
+    load_codes<Cached>(a, tile, kv_head, is_key, first_key, end, rows, stride);
+  else
+    load_elements<Cached>(a, tile,
+                          (is_key ? a.k_offset : a.v_offset) + int64_t{kv_head} * a.block_len * a.head_dim,
+                          first_key, end, is_key ? a.head_dim : a.value_dim, rows, stride);
+}
+
+// A query's runs as kv_write() turned the keys'.
+__device__ void turn_queries(const AttentionArgs& a, float* q, int stride) {
+  const int run = a.codes.turned_run, pairs = a.head_dim / 2;
+  for (int h = 1; h < run; h *= 2) {
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < kTileRows * pairs; i += kThreads) {
+      const int pair = i % pairs;
+      float* x = q + i / pairs * stride + pair / h * 2 * h + pair % h;
+      const float sum = x[0] + x[h], difference = x[0] - x[h];
+      x[0] = sum, x[h] = difference;
+    }
+  }
+  __syncthreads();
+  const float factor = 1 / sqrtf(static_cast<float>(run));
+  for (int i = static_cast<int>(threadIdx.x); i < kTileRows * a.head_dim; i += kThreads)
+    q[i / a.head_dim * stride + i % a.head_dim] *= factor;
 }
 
 // Shared memory of a block.
@@ -183,7 +254,6 @@ __device__ void attend_span(const AttentionArgs& a, const AttentionTile& tile, c
                             int begin, int end, Values<kDims>& values) {
   const int tid = static_cast<int>(threadIdx.x);
   __syncthreads();  // the span before has been merged
-  const int64_t head_offset = int64_t{kv_head} * a.block_len * a.head_dim;
   for (int r = 0; r < kTileRows; ++r)
     for (int i = 0; i < kDims; ++i) values[i][r] = 0;
   if (tid < kTileRows) s.max[tid] = -INFINITY, s.sum[tid] = 0;
@@ -192,7 +262,7 @@ __device__ void attend_span(const AttentionArgs& a, const AttentionTile& tile, c
   const int first_seen = a.window == 0 ? 0 : tile.position(tile.num_rows - 1, a.group) - a.window + 1;
   for (int key = begin; key < end; key += a.tile_keys) {
     __syncthreads();  // the rows before have been read
-    load_keys<Cached>(a, tile, a.k_offset + head_offset, key, end, a.head_dim, s.rows, s.stride);
+    load_keys<Cached>(a, tile, kv_head, /*is_key=*/true, key, end, s.rows, s.stride);
     __syncthreads();
     if (a.tile_keys == 64)
       compute_scores<4>(a, tile, s, kv_head, key);
@@ -202,8 +272,7 @@ __device__ void attend_span(const AttentionArgs& a, const AttentionTile& tile, c
       compute_scores<1>(a, tile, s, kv_head, key);
     __syncthreads();
     update_softmax(a, s);
-    if (!a.latent)
-      load_keys<Cached>(a, tile, a.v_offset + head_offset, key, end, a.value_dim, s.rows, s.stride);
+    if (!a.latent) load_keys<Cached>(a, tile, kv_head, /*is_key=*/false, key, end, s.rows, s.stride);
     __syncthreads();
     if (key >= first_seen && key + a.tile_keys <= end_seen)
       add_values<kDims, true>(a, s, a.tile_keys, values);
@@ -236,6 +305,8 @@ __global__ __launch_bounds__(kThreads) void attention_kernel(const __grid_consta
     s.q[r * s.stride + d] =
         load_any(a.q + tile.token(r, a.group) * a.q_stride_bytes, a.dtype, int64_t{head} * a.head_dim + d);
   }
+  if constexpr (std::is_same_v<Cached, U4>)
+    if (a.codes.turned_run > 1) turn_queries(a, s.q, s.stride);
   Values<kDims> total, values;
   float total_max[kTileRows], total_sum[kTileRows];
   for (int r = 0; r < kTileRows; ++r) {
@@ -312,7 +383,8 @@ void launch_plain(const AttentionArgs& args, dim3 grid, cudaStream_t stream) {
 template <typename Cached>
 void run_plain_attention(AttentionArgs args, int64_t tokens, const DeviceLimits& device, Scratch& scratch,
                          cudaStream_t stream) {
-  args.wide = args.head_dim % kWidth<Cached> == 0 && reinterpret_cast<uintptr_t>(args.cache) % 16 == 0;
+  if constexpr (!kIsCodes<Cached>)
+    args.wide = args.head_dim % kWidth<Cached> == 0 && reinterpret_cast<uintptr_t>(args.cache) % 16 == 0;
   args.tile_keys = args.head_dim <= 128 ? 64 : args.head_dim <= 256 ? 32 : 16;
   const int64_t tiles = tokens * args.group / kTileRows + args.num_seqs;
   // Where the tiles alone leave multiprocessors idle, each span gets a block of its own.

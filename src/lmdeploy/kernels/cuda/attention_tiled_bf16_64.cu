@@ -1,7 +1,8 @@
 // Attention on tensor cores: bf16, heads of up to 64 elements.
+#include "lmdeploy/kernels/cuda/attention_elements.cuh"
 #include "lmdeploy/kernels/cuda/attention_tiled.cuh"
 
 namespace lmdeploy::cuda {
-template bool run_tiled_attention<__nv_bfloat16, 64>(AttentionArgs, int64_t, const DeviceLimits&, Scratch&,
-                                                     cudaStream_t);
+template bool run_tiled_attention<Elements<__nv_bfloat16, 64>>(AttentionArgs, int64_t, const DeviceLimits&,
+                                                               Scratch&, cudaStream_t);
 }  // namespace lmdeploy::cuda

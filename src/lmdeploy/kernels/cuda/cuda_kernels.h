@@ -22,6 +22,11 @@ struct DeviceLimits {
 /// Counters for ops whose last block of threads to arrive finishes a tile; 0 between ops.
 constexpr int kArrivals = 8192;
 
+/// Of draw_tokens(), in host memory that the device reads and writes.
+struct DrawSpace {
+  Buffer draws, edits, drawn;
+};
+
 struct WeightPart;
 
 class CudaKernels final : public Kernels {
@@ -33,18 +38,24 @@ class CudaKernels final : public Kernels {
   Allocator& allocator() const override { return device_allocator(); }
   DType activation_dtype() const override { return dtype_; }
   bool takes_kv_dtype(DType dtype) const override {
-    return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+    return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kU8 ||
+           dtype == DType::kU4;
   }
   ThreadPool& threads() const override { return *threads_; }
   bool has_own_memory() const override { return true; }
+  bool draws_tokens() const override { return true; }
   size_t available_memory() const override;
   std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
   std::unique_ptr<Recording> record(const std::function<void()>& ops) const override;
 
  private:
+  void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+                      std::span<const LogitEdit> edits) const override;
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
+  void do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                     std::optional<ConstTensorView> bias, Activation activation) const override;
   void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
                const NormOptions& options) const override;
   void do_add_norm(TensorView out, TensorView residual, ConstTensorView x, ConstTensorView weight,
@@ -52,6 +63,8 @@ class CudaKernels final : public Kernels {
   void do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
                      ConstTensorView scale, ConstTensorView table_idx) const override;
   void do_rope(TensorView x, ConstTensorView table, RopeOptions options) const override;
+  void do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options, const KvCacheView& cache,
+                        int64_t layer, ConstTensorView v, ConstTensorView slots) const override;
   void do_kv_write(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const override;
   void do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
@@ -76,8 +89,12 @@ class CudaKernels final : public Kernels {
   void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
+  void write_codes(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
+                   ConstTensorView slots) const;
+
   // Ways of linear(); false, and nothing done, where they do not suit.
-  bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
+  bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
+                    std::optional<Activation> glu) const;
   bool multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
 
   Allocator& host_memory(size_t bytes) const override {
@@ -94,6 +111,7 @@ class CudaKernels final : public Kernels {
   mutable Blas blas_;
   mutable Scratch scratch_;
   Buffer arrivals_;  // counters of blocks that share a tile, 0 between ops
+  mutable DrawSpace draw_space_;
 };
 
 }  // namespace lmdeploy::cuda

@@ -1,4 +1,5 @@
 // The ops that work element by element. Bandwidth-bound: each element is read and written once.
+#include "lmdeploy/kernels/cuda/activated.cuh"
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
@@ -46,22 +47,6 @@ void map(const char* name, TensorView out, ConstTensorView a, ConstTensorView b,
       run(std::integral_constant<int, 1>());
   });
   check_launch(name, out.shape());
-}
-
-__device__ float activated(float x, Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return x / (1 + expf(-x));
-    case Activation::kGelu:
-      return x * normcdff(x);    // no cancellation in the tail
-    case Activation::kGeluTanh:  // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), without the cancellation
-      return x / (1 + expf(-1.5957691216057308f * (x + 0.044715f * x * x * x)));
-    case Activation::kQuickGelu:
-      return x / (1 + expf(-1.702f * x));
-    case Activation::kRelu:
-      return x < 0 ? 0 : x;
-  }
-  return x;
 }
 
 // NaN stays NaN.

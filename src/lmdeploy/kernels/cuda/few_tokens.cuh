@@ -6,6 +6,7 @@
 // its rows' columns and add their sums at last, in order.
 #pragma once
 
+#include "lmdeploy/kernels/cuda/activated.cuh"
 #include "lmdeploy/kernels/cuda/few_tokens.h"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/mma.cuh"
@@ -27,24 +28,26 @@ __device__ inline uint4 load_weights(const void* from) {
   return v;
 }
 
-/// 16 rows for kTokenTiles * 8 tokens.
-template <typename T, int kTokenTiles>
+/// 16 rows for kTokenTiles * 8 tokens; for glu() 8 gates and the 8 rows that they gate.
+template <typename T, int kTokenTiles, bool kGlu>
 class FewTokens {
-  static constexpr int kRows = 16, kTokens = 8 * kTokenTiles;
+  static constexpr int kRows = 16, kTokens = 8 * kTokenTiles, kOutputs = kGlu ? 8 : 16;
 
  public:
   using Sums = float[kWarps][kTokens][kRows];  // in shared memory
 
-  __device__ explicit FewTokens(const FewTokensArgs& a)
+  __device__ FewTokens(const FewTokensArgs& a, Activation activation)
       : a_(a),
-        first_row_(static_cast<int>(blockIdx.x) * kRows),
-        rows_left_(a.rows - first_row_ - lane() / 4),
+        activation_(activation),
+        outputs_(kGlu ? a.rows / 2 : a.rows),
+        first_row_(static_cast<int>(blockIdx.x) * kOutputs),
+        rows_left_(outputs_ - first_row_ - lane() / 4),
         tokens_left_(a.tokens - lane() / 4),
         row_(static_cast<const T*>(a.weight) + int64_t{first_row_ + lane() / 4} * a.cols),
         token_(static_cast<const T*>(a.x) + lane() / 4 * a.x_stride) {}
 
   __device__ void run(Sums& shared) {
-    int k = static_cast<int>(threadIdx.x) / 32 * kUnit + lane() % 4 * 8;
+    int k = static_cast<int>(threadIdx.x) / 32 * kUnit;  // of the warp: its lanes stay together
     for (int j = 0; j < kSteps; ++j) load_step(j, k + j * kStep);
     wait_for_previous_kernel();
     for (int j = 0; j < kSteps; ++j) load_tokens(j, k + j * kStep);
@@ -57,14 +60,18 @@ class FewTokens {
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  // Zeros beyond the columns, rows and tokens.
+  // Zeros beyond the columns, rows and tokens. `k`: column at which the step begins.
   __device__ void load_step(int j, int k) {
+    k += lane() % 4 * 8;
+    const int second = kGlu ? outputs_ : 8;  // row after the lane's first
 #pragma unroll
     for (int r = 0; r < 2; ++r)
-      weights_[j][r] =
-          k < a_.cols && r * 8 < rows_left_ ? load_weights(row_ + int64_t{r * 8} * a_.cols + k) : uint4{};
+      weights_[j][r] = k < a_.cols && (kGlu ? 0 : r * 8) < rows_left_
+                           ? load_weights(row_ + int64_t{r * second} * a_.cols + k)
+                           : uint4{};
   }
   __device__ void load_tokens(int j, int k) {
+    k += lane() % 4 * 8;
 #pragma unroll
     for (int t = 0; t < kTokenTiles; ++t)
       x_[j][t] = k < a_.cols && t * 8 < tokens_left_
@@ -94,30 +101,40 @@ class FewTokens {
       for (int i = 0; i < 4; ++i) own[t * 8 + lane() % 4 * 2 + i % 2][lane() / 4 + i / 2 * 8] = sums_[t][i];
   }
   __device__ void store(const Sums& shared) const {
-    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kRows; i += kThreads) {
-      const int token = i / kRows, row = first_row_ + i % kRows;
-      if (token >= a_.tokens || row >= a_.rows) continue;
-      float sum = 0;
-      for (int w = 0; w < kWarps; ++w) sum += shared[w][token][i % kRows];
-      store_any(a_.out + token * a_.out_stride_bytes, a_.out_dtype, row,
-                a_.bias == nullptr ? sum : sum + a_.bias[row]);
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kOutputs; i += kThreads) {
+      const int token = i / kOutputs, at = i % kOutputs, row = first_row_ + at;
+      if (token >= a_.tokens || row >= outputs_) continue;
+      float result = product(shared, token, at, row);
+      if constexpr (kGlu) {  // rounded as if the products had been stored
+        const float up = rounded(product(shared, token, at + kOutputs, row + outputs_));
+        result = activated(rounded(result), activation_) * up;
+      }
+      store_any(a_.out + token * a_.out_stride_bytes, a_.out_dtype, row, result);
     }
   }
+  __device__ float product(const Sums& shared, int token, int at, int row) const {
+    float sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += shared[w][token][at];
+    return a_.bias == nullptr ? sum : sum + a_.bias[row];
+  }
+  __device__ static float rounded(float value) { return to_float(from_float<T>(value)); }
 
   const FewTokensArgs& a_;
+  const Activation activation_;
+  const int outputs_;                              // of all blocks
   const int first_row_, rows_left_, tokens_left_;  // from the lane's on
   const T *row_, *token_;                          // the lane's
   uint4 weights_[kSteps][2], x_[kSteps][kTokenTiles];
   float sums_[kTokenTiles][4] = {};
 };
 
-template <typename T, int kTokenTiles>
+template <typename T, int kTokenTiles, bool kGlu>
 __global__ __launch_bounds__(kThreads, kTokenTiles == 1 ? 4 : 3) void few_tokens_kernel(
-    const __grid_constant__ FewTokensArgs a) {
+    const __grid_constant__ FewTokensArgs a, Activation activation) {
 #if LMDEPLOY_HAS_MMA
-  using Few = FewTokens<T, kTokenTiles>;
+  using Few = FewTokens<T, kTokenTiles, kGlu>;
   __shared__ typename Few::Sums sums;
-  Few(a).run(sums);
+  Few(a, activation).run(sums);
 #endif
 }
 
@@ -125,7 +142,10 @@ template <typename T, int kTokenTiles>
 void launch_few_tokens(const FewTokensArgs& args, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(ceil_div(args.rows, 16));
   // Not let in early: its blocks would take the place of those that they wait for.
-  few_tokens_kernel<T, kTokenTiles><<<blocks, kThreads, 0, stream>>>(args);
+  if (args.glu)
+    few_tokens_kernel<T, kTokenTiles, true><<<blocks, kThreads, 0, stream>>>(args, *args.glu);
+  else
+    few_tokens_kernel<T, kTokenTiles, false><<<blocks, kThreads, 0, stream>>>(args, Activation::kSilu);
 }
 
 }  // namespace

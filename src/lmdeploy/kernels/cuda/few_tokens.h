@@ -2,6 +2,8 @@
 // speed.
 #pragma once
 
+#include <optional>
+
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
 
 namespace lmdeploy::cuda {
@@ -15,6 +17,8 @@ struct FewTokensArgs {
   DType out_dtype;
   const float* bias;  // [rows], may be null
   int rows, cols, tokens;
+  /// glu() of the product, whose first half of `rows` are gates. `out` is of T then.
+  std::optional<Activation> glu = std::nullopt;
 };
 
 constexpr int kMostFewTokens = 16;

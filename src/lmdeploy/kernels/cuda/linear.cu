@@ -99,7 +99,8 @@ void CudaKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeigh
   for (const WeightPart& part : cuda_weight("linear", weight).parts()) {
     const TensorView part_out = out.slice_cols(part.first_row, part.rows);
     const float* part_bias = bias ? bias->row<float>(0) + part.first_row : nullptr;
-    if (multiply_few(part_out, x, part, part_bias) || multiply_by_blas(part_out, x, part, part_bias))
+    if (multiply_few(part_out, x, part, part_bias, std::nullopt) ||
+        multiply_by_blas(part_out, x, part, part_bias))
       continue;
     TileArgs args = tile_args(part_out, x, part.rows, part.row_bytes);
     args.bias = part_bias;
@@ -108,8 +109,17 @@ void CudaKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeigh
   }
 }
 
-bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPart& part,
-                               const float* bias) const {
+void CudaKernels::do_linear_glu(TensorView out, TensorView up, ConstTensorView x, const PackedWeight& weight,
+                                std::optional<ConstTensorView> bias, Activation activation) const {
+  const std::vector<WeightPart>& parts = cuda_weight("linear_glu", weight).parts();
+  if (parts.size() == 1 && out.dtype() == x.dtype() &&
+      multiply_few(out, x, parts.front(), bias ? bias->row<float>(0) : nullptr, activation))
+    return;
+  Kernels::do_linear_glu(out, up, x, weight, bias, activation);
+}
+
+bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
+                               std::optional<Activation> glu) const {
   const MatmulShape shape = matmul_shape(out, x);
   if (!suits_few_tokens(shape, part.dtype, device_) || !Blas::takes(shape, out.data(), x.data(), part.data))
     return false;
@@ -120,9 +130,10 @@ bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPa
                               .out_stride_bytes = out.row_stride_bytes(),
                               .out_dtype = out.dtype(),
                               .bias = bias,
-                              .rows = static_cast<int>(shape.rows),
+                              .rows = static_cast<int>(part.rows),
                               .cols = static_cast<int>(shape.cols),
-                              .tokens = static_cast<int>(shape.tokens)};
+                              .tokens = static_cast<int>(shape.tokens),
+                              .glu = glu};
   if (x.dtype() == DType::kF16)
     run_few_tokens<__half>(args, stream_);
   else

@@ -56,11 +56,29 @@ __device__ inline void load_transposed(uint32_t (&m)[4], const void* row) {
                : "memory");
 }
 
+/// Two of them; lanes 0 to 15 give the rows.
+__device__ inline void load_transposed(uint32_t (&m)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
 /// Starts a copy of 16 bytes to shared memory; of `bytes` (0 or 16), the rest is zeros.
 __device__ inline void copy_async(void* to, const void* from, int bytes) {
 #if LMDEPLOY_HAS_MMA
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(bytes));
+#else
+  __trap();
+#endif
+}
+/// The same of 4 or 8 bytes, or of zeros.
+template <int kBytes>
+__device__ void copy_few_async(void* to, const void* from, bool wanted) {
+#if LMDEPLOY_HAS_MMA
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from),
+               "n"(kBytes), "r"(wanted ? kBytes : 0));
 #else
   __trap();
 #endif

@@ -1,5 +1,6 @@
-// rope_table and rope.
+// rope_table, rope, and rope with kv_write.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/kv_place.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
 
@@ -27,6 +28,20 @@ __global__ void rope_table_kernel(Rows<T> table, const int32_t* positions, const
   }
 }
 
+/// Pair j of a head: its elements, turned by a row of the table.
+struct Pair {
+  int64_t a, b;
+  __device__ Pair(const RopeOptions& o, int half, int j)
+      : a(o.first + (o.interleaved ? 2 * j : j)), b(o.first + (o.interleaved ? 2 * j + 1 : half + j)) {}
+  template <typename T, typename Table>
+  __device__ void turn(T* head, const Table* table, int half, int j) const {
+    const float cosine = to_float(table[j]), sine = to_float(table[half + j]);
+    const float x = to_float(head[a]), y = to_float(head[b]);
+    head[a] = from_float<T>(x * cosine - y * sine);
+    head[b] = from_float<T>(y * cosine + x * sine);
+  }
+};
+
 template <typename T, typename Table>
 __global__ void rope_kernel(Rows<T> x, Rows<const Table> table, int64_t tokens, int heads, int half,
                             RopeOptions o) {
@@ -34,15 +49,48 @@ __global__ void rope_kernel(Rows<T> x, Rows<const Table> table, int64_t tokens, 
   const int at = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (at >= heads * half) return;
   const int head = at / half, j = at % half;
-  const int64_t first = head * o.head_dim + o.first;
-  const int64_t at_a = first + (o.interleaved ? 2 * j : j),
-                at_b = first + (o.interleaved ? 2 * j + 1 : half + j);
+  const Pair pair(o, half, j);
+  for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y)
+    pair.turn(x.row(t) + head * o.head_dim, table.row(t), half, j);
+}
+
+// A thread has, in this order: a pair of a query head; of a key head a pair, then an element that does not
+// turn; an element of a value.
+template <typename T, typename Table>
+__global__ void rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Rows<const T> v, T* cache,
+                                     KvPlace place, const int64_t* slots, int64_t tokens, int q_heads,
+                                     int kv_heads, int half, RopeOptions o) {
+  wait_for_previous_kernel();
+  const int dim = place.head_dim, of_key = dim - half;
+  int at = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (at < q_heads * half) {
+    const Pair pair(o, half, at % half);
+    for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y)
+      pair.turn(x.row(t) + at / half * dim, table.row(t), half, at % half);
+    return;
+  }
+  at -= q_heads * half;
+  const bool is_key = at < kv_heads * of_key;
+  if (!is_key) at -= kv_heads * of_key;
+  const int size = is_key ? of_key : dim, head = at / size, j = at % size;
+  if (head >= kv_heads) return;
   for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
-    T* row = x.row(t);
-    const float cosine = to_float(table.row(t)[j]), sine = to_float(table.row(t)[half + j]);
-    const float a = to_float(row[at_a]), b = to_float(row[at_b]);
-    row[at_a] = from_float<T>(a * cosine - b * sine);
-    row[at_b] = from_float<T>(b * cosine + a * sine);
+    const int64_t slot = slots[t];
+    T* row = cache + place.row(slot, head) + (is_key ? place.k_offset : place.v_offset);
+    const bool exists = place.has(slot);  // never write outside the pool
+    if (!is_key) {
+      if (exists) row[j] = v.row(t)[head * dim + j];
+      continue;
+    }
+    T* key = x.row(t) + (q_heads + head) * dim;
+    if (j < half) {
+      const Pair pair(o, half, j);
+      pair.turn(key, table.row(t), half, j);
+      if (exists) row[pair.a] = key[pair.a], row[pair.b] = key[pair.b];
+    } else if (exists) {
+      const int64_t d = j - half < o.first ? j - half : j + half;
+      row[d] = key[d];
+    }
   }
 }
 
@@ -59,6 +107,30 @@ void CudaKernels::do_rope_table(TensorView table, ConstTensorView positions, Con
         table_idx.row<int32_t>(0), inv_freq.dim(0), static_cast<int>(half), table.rows());
   });
   check_launch("rope_table", table.shape());
+}
+
+void CudaKernels::do_rope_kv_write(TensorView x, ConstTensorView table, RopeOptions options,
+                                   const KvCacheView& cache, int64_t layer, ConstTensorView v,
+                                   ConstTensorView slots) const {
+  const KvLayout& l = cache.layout;
+  if (l.dtype != x.dtype() || v.dtype() != x.dtype() || l.latent_dim > 0 || options.head_dim != l.head_dim)
+    return Kernels::do_rope_kv_write(x, table, options, cache, layer, v, slots);
+  const int64_t half = table.cols() / 2, q_heads = x.cols() / l.head_dim - l.num_kv_heads;
+  const int64_t each = q_heads * half + l.num_kv_heads * (2 * l.head_dim - half);
+  const dim3 grid(static_cast<unsigned>(ceil_div(each, kThreads)), grid_rows(x.rows()));
+  const auto run = [&]<typename T, typename Table>(Type<T>, Type<Table>) {
+    launch(rope_kv_write_kernel<T, Table>, grid, kThreads, 0, stream_, rows_of<T>(x), rows_of<Table>(table),
+           rows_of<T>(v), reinterpret_cast<T*>(cache.data), KvPlace(cache, layer), slots.row<int64_t>(0),
+           x.rows(), static_cast<int>(q_heads), static_cast<int>(l.num_kv_heads), static_cast<int>(half),
+           options);
+  };
+  with_type(x.dtype(), [&]<typename T>(Type<T> type) {
+    if (table.dtype() == x.dtype())
+      run(type, type);
+    else
+      run(type, Type<float>());  // the wide dtype
+  });
+  check_launch("rope_kv_write", x.shape());
 }
 
 void CudaKernels::do_rope(TensorView x, ConstTensorView table, RopeOptions options) const {

@@ -1,0 +1,72 @@
+// Deals the rows out, and turns a device's outcomes into results.
+#include "lmdeploy/engine/step_sampler.h"
+
+#include "lmdeploy/core/random.h"
+
+namespace lmdeploy {
+
+std::span<const SampleResult> StepSampler::sample(StepLogits& logits, std::span<const SampleInput> inputs) {
+  if (inputs.empty()) return {};
+  if (!kernels_.draws_tokens()) return host_.sample(logits.host(), inputs);
+  if (results_.size() < inputs.size()) results_.resize(inputs.size());
+  host_inputs_.clear(), on_host_.clear(), on_device_.clear(), draws_.clear(), edits_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (add_draw(inputs[i], logits.device().cols())) {
+      on_device_.push_back(i);
+    } else {
+      on_host_.push_back(i);
+      host_inputs_.push_back(inputs[i]);
+    }
+  }
+  if (!on_host_.empty()) {  // before the device changes rows
+    const std::span<const SampleResult> drawn = host_.sample(logits.host(), host_inputs_);
+    for (size_t i = 0; i < on_host_.size(); ++i) results_[on_host_[i]] = drawn[i];
+  }
+  drawn_.resize(draws_.size());
+  kernels_.draw_tokens(drawn_, logits.device(), draws_, edits_);
+  for (size_t i = 0; i < on_device_.size(); ++i)
+    results_[on_device_[i]] = result_of(drawn_[i], inputs[on_device_[i]], logits);
+  return std::span(results_).first(inputs.size());
+}
+
+// False where the device cannot do it.
+bool StepSampler::add_draw(const SampleInput& input, int64_t vocab_size) {
+  if (input.num_logprobs >= 0 || input.keeps_row) return false;
+  const SamplingParams& params = *input.params;
+  const size_t first_edit = edits_.size();
+  if (needs_processing(input)) {
+    places_.resize(static_cast<size_t>(vocab_size));
+    if (!append_edits(input, places_, edits_)) return false;
+  }
+  draws_.push_back({.row = static_cast<int32_t>(input.row),
+                    .first_edit = static_cast<int32_t>(first_edit),
+                    .num_edits = static_cast<int32_t>(edits_.size() - first_edit),
+                    .temperature = params.temperature,
+                    .top_k = params.top_k,
+                    .top_p = params.top_p,
+                    .min_p = params.min_p,
+                    .uniform = random_uniform(params.seed, input.draw)});
+  return true;
+}
+
+SampleResult StepSampler::result_of(const DrawnToken& drawn, const SampleInput& input, StepLogits& logits) {
+  SampleResult result;
+  switch (drawn.outcome) {
+    case DrawnToken::Outcome::kDrawn:
+      result.token = drawn.token;
+      break;
+    case DrawnToken::Outcome::kNotFinite:
+      result.error = no_finite_logits(input, drawn.max);
+      break;
+    case DrawnToken::Outcome::kNoneLeft:
+      result.error = no_token_left(drawn.max);
+      break;
+    case DrawnToken::Outcome::kTooMany:
+      result.token = draw_token(logits_row(logits.host_row(input.row), 0, row_), drawn.max, *input.params,
+                                input.draw, scratch_);
+      break;
+  }
+  return result;
+}
+
+}  // namespace lmdeploy

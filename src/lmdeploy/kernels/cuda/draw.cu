@@ -1,0 +1,418 @@
+// draw_tokens: a block of threads for each row. A row is read two or three times; what has to be sorted is
+// gathered in shared memory.
+//
+// Weights are those of the host's sampler, bit for bit: the same operations in the same order, none of them
+// contracted. Sums are in f64, in a fixed order of their own.
+#include <algorithm>
+
+#include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/launch.cuh"
+#include "lmdeploy/kernels/cuda/types.cuh"
+
+namespace lmdeploy::cuda {
+namespace {
+
+constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kEach = 4;                       // neighbours that a thread adds up
+constexpr int kMostSorted = kThreads * kEach;  // tokens
+constexpr int kBins = 2 * kThreads;            // of logits, by their distance from the largest
+constexpr float kFarthest = 88;                // distance in temperatures beyond which exp() is 0
+
+struct DrawArgs {
+  float* logits;
+  int64_t stride;
+  int vocab_size;
+  const TokenDraw* draws;
+  const LogitEdit* edits;
+  DrawnToken* drawn;
+};
+
+__device__ inline int thread() { return static_cast<int>(threadIdx.x); }
+
+// That of engine/softmax.h.
+__device__ float exp_nonpositive(float x) {
+  constexpr float kLowest = -87, kLog2E = 1.44269504f, kRound = 12582912;
+  const float clamped = x < kLowest ? kLowest : x;
+  const float rounded = __fadd_rn(__fmul_rn(clamped, kLog2E), kRound);
+  const float n = __fsub_rn(rounded, kRound);
+  const float r = __fsub_rn(__fsub_rn(clamped, __fmul_rn(n, 0.693359375f)), __fmul_rn(n, -2.12194440e-4f));
+  const auto next = [r](float p, float c) { return __fadd_rn(__fmul_rn(p, r), c); };
+  float p = next(next(next(1.9875691500e-4f, 1.3981999507e-3f), 8.3334519073e-3f), 4.1665795894e-2f);
+  p = next(next(p, 1.6666665459e-1f), 5.0000001201e-1f);
+  p = __fadd_rn(__fadd_rn(__fmul_rn(__fmul_rn(p, r), r), r), 1);
+  const int exponent = __float_as_int(rounded) - __float_as_int(kRound) + 127;
+  return x < kLowest ? 0 : __fmul_rn(p, __int_as_float(exponent << 23));
+}
+
+struct Scale {
+  float max, temperature;
+  __device__ float weight(float logit) const {
+    return exp_nonpositive(__fdiv_rn(__fsub_rn(logit, max), temperature));
+  }
+};
+
+struct Row {
+  float* logits;
+  int size;
+  bool wide;  // whole 16-byte accesses
+
+  /// body(i, logit) for those i of [begin, end) that are thread `at`'s of `count`; they rise. `begin` is a
+  /// multiple of 4.
+  template <typename Body>
+  __device__ void for_each(int begin, int end, int at, int count, const Body& body) const {
+    if (!wide) {
+      for (int i = begin + at; i < end; i += count) body(i, logits[i]);
+      return;
+    }
+#pragma unroll 4
+    for (int i = begin + at * 4; i < end; i += count * 4) {
+      const auto four = *reinterpret_cast<const Pack<float, 4>*>(logits + i);
+      for (int j = 0; j < 4; ++j) body(i + j, four.values[j]);
+    }
+  }
+  template <typename Body>
+  __device__ void for_each(const Body& body) const {
+    for_each(0, size, thread(), kThreads, body);
+  }
+};
+
+struct Shared {
+  unsigned long long keys[kMostSorted];  // of gathered tokens, see key_of()
+  int counts[kBins];
+  TokenDraw draw;
+  double sums[kWarps];
+  float values[kWarps];
+  int ids[kWarps];
+  double total;
+  int first, last, gathered;
+};
+
+struct Best {
+  float value = -INFINITY;
+  int id = INT32_MAX;
+  __device__ void take(float other, int other_id) {
+    if (other > value || (other == value && other_id < id)) value = other, id = other_id;
+  }
+};
+
+// The largest logit and its first place; the value is NaN where any is.
+__device__ Best find_best(const Row& row, Shared& shared) {
+  Best best;
+  bool has_nan = false;
+  row.for_each([&](int i, float logit) {
+    has_nan |= logit != logit;
+    best.take(logit, i);
+  });
+  const auto meet = [&] {
+    for (int offset = 16; offset > 0; offset /= 2) {
+      const float value = __shfl_xor_sync(~0u, best.value, offset);
+      best.take(value, __shfl_xor_sync(~0u, best.id, offset));
+    }
+  };
+  meet();
+  if (thread() % 32 == 0) shared.values[thread() / 32] = best.value, shared.ids[thread() / 32] = best.id;
+  has_nan = __syncthreads_or(has_nan);
+  best = {shared.values[thread() % 32], shared.ids[thread() % 32]};
+  meet();
+  __syncthreads();
+  if (has_nan) best.value = nanf("");
+  return best;
+}
+
+// The sum of the threads' values up to this one's.
+__device__ double scan(double value, Shared& shared) {
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const double other = __shfl_up_sync(~0u, value, offset);
+    if (thread() % 32 >= offset) value += other;
+  }
+  if (thread() % 32 == 31) shared.sums[thread() / 32] = value;
+  __syncthreads();
+  double before = 0;
+  for (int w = 0; w < thread() / 32; ++w) before += shared.sums[w];
+  __syncthreads();
+  return before + value;
+}
+__device__ double sum(double value, Shared& shared) {
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
+  if (thread() % 32 == 0) shared.sums[thread() / 32] = value;
+  __syncthreads();
+  double all = 0;
+  for (int w = 0; w < kWarps; ++w) all += shared.sums[w];
+  __syncthreads();
+  return all;
+}
+
+// The least of the threads' indices.
+__device__ int first_of(int index, Shared& shared) {
+  if (thread() == 0) shared.first = INT32_MAX;
+  __syncthreads();
+  if (index != INT32_MAX) atomicMin(&shared.first, index);
+  __syncthreads();
+  const int first = shared.first;
+  __syncthreads();
+  return first;
+}
+
+/// Weights of kMostSorted elements, kEach neighbours a thread, and the sums up to each of them.
+struct Run {
+  float weights[kEach];
+  double sums[kEach];
+  double total;
+
+  __device__ static int index(int j) { return thread() * kEach + j; }
+  template <typename Weight>
+  __device__ Run(double before, Shared& shared, const Weight& weight) {
+    double own = 0;
+    for (int j = 0; j < kEach; ++j) own += weights[j] = weight(index(j));
+    double running = before + (scan(own, shared) - own);
+    for (int j = 0; j < kEach; ++j) sums[j] = running += weights[j];
+    total = total_of_first(kMostSorted, shared);
+  }
+  __device__ double total_of_first(int count, Shared& shared) const {
+    for (int j = 0; j < kEach; ++j)
+      if (index(j) == count - 1) shared.total = sums[j];
+    __syncthreads();
+    const double found = shared.total;
+    __syncthreads();
+    return found;
+  }
+  /// The first element for which holds(j), INT32_MAX where there is none.
+  template <typename Holds>
+  __device__ int find(Shared& shared, const Holds& holds) const {
+    int first = INT32_MAX;
+    for (int j = kEach - 1; j >= 0; --j)
+      if (holds(j)) first = index(j);
+    return first_of(first, shared);
+  }
+  __device__ int find_above(double target, Shared& shared) const {
+    return find(shared, [&](int j) { return weights[j] > 0 && sums[j] > target; });
+  }
+  /// The last element with a weight, -1 where there is none.
+  __device__ int last_weight(Shared& shared) const {
+    int own = INT32_MAX;
+    for (int j = 0; j < kEach; ++j)
+      if (weights[j] > 0) own = kMostSorted - index(j);
+    const int from_end = first_of(own, shared);
+    return from_end == INT32_MAX ? -1 : kMostSorted - from_end;
+  }
+};
+
+// From all tokens in the order of their ids: first a part of the row, of which each warp adds up one, then a
+// token of the part.
+__device__ int draw_from_all(const Row& row, const Scale& scale, Shared& shared) {
+  const TokenDraw& draw = shared.draw;
+  const auto weight_of = [&](float logit) {
+    const float weight = scale.weight(logit);
+    return weight >= draw.min_p ? weight : 0;
+  };
+  const int warp = thread() / 32, part = (row.size + kWarps * 128 - 1) / (kWarps * 128) * 128;
+  double own = 0;
+  row.for_each(min(row.size, warp * part), min(row.size, (warp + 1) * part), thread() % 32, 32,
+               [&](int, float logit) { own += weight_of(logit); });
+  const double total = sum(own, shared);  // the parts' sums stay in shared memory
+  double target = draw.uniform * total;
+  int chosen = 0;
+  for (int w = 0; w < kWarps; ++w) {
+    if (shared.sums[w] > 0) chosen = w;
+    if (shared.sums[w] > target) break;
+    target -= shared.sums[w];
+  }
+  __syncthreads();
+  double before = 0;
+  int last = 0;  // with a weight: where rounding leaves the sum short
+  const int end = min(row.size, (chosen + 1) * part);
+  for (int begin = chosen * part; begin < end; begin += kMostSorted) {
+    const Run run(before, shared,
+                  [&](int i) { return begin + i < end ? weight_of(row.logits[begin + i]) : 0; });
+    const int found = run.find_above(target, shared);
+    if (found != INT32_MAX) return begin + found;
+    const int heavy = run.last_weight(shared);
+    if (heavy >= 0) last = begin + heavy;
+    before = run.total;
+  }
+  return last;
+}
+
+// Sorts as tokens rank: by falling logit, then by rising id.
+__device__ unsigned long long key_of(float logit, int id) {
+  const auto bits = static_cast<uint32_t>(__float_as_int(__fadd_rn(logit, 0)));  // one zero
+  const uint32_t rising = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+  return static_cast<unsigned long long>(~rising) << 32 | static_cast<uint32_t>(id);
+}
+__device__ float logit_of(unsigned long long key) {
+  const uint32_t rising = ~static_cast<uint32_t>(key >> 32);
+  return __int_as_float(static_cast<int>(rising >> 31 != 0 ? rising & 0x7fffffffu : ~rising));
+}
+
+/// Logits by their distance from the largest: a bin's rank before all of the next.
+struct Bins {
+  float max, per_logit;
+  __device__ explicit Bins(const Scale& scale)
+      : max(scale.max), per_logit(kBins / (kFarthest * scale.temperature)) {}
+  /// kBins or more: no weight.
+  __device__ int find(float logit) const {
+    const float distance = __fsub_rn(max, logit);
+    const float bin = distance == 0 ? 0 : __fmul_rn(distance, per_logit);
+    return bin < kBins ? static_cast<int>(bin) : kBins;
+  }
+};
+
+// Fills the bins' counts; returns the sum of all weights where top_p wants it.
+__device__ double count_bins(const Row& row, const Scale& scale, const Bins& bins, Shared& shared) {
+  for (int i = thread(); i < kBins; i += kThreads) shared.counts[i] = 0;
+  __syncthreads();
+  const bool wants_total = shared.draw.top_k <= 0;
+  double own = 0;
+  row.for_each([&](int, float logit) {
+    const int bin = bins.find(logit);
+    if (bin == kBins) return;
+    atomicAdd(&shared.counts[bin], 1);
+    if (wants_total) own += scale.weight(logit);
+  });
+  return sum(own, shared);
+}
+
+// The first bin with which top_k tokens are complete, or what top_p may want: until those after it cannot
+// weigh more than what it leaves out.
+__device__ int find_last_bin(double total, Shared& shared) {
+  const TokenDraw& draw = shared.draw;
+  const int bin = 2 * thread(), counts[2] = {shared.counts[bin], shared.counts[bin + 1]};
+  if (draw.top_k > 0) {
+    const double both = scan(counts[0] + counts[1], shared);
+    const bool first = both - counts[1] >= draw.top_k, second = both >= draw.top_k;
+    return min(first_of(first ? bin : second ? bin + 1 : INT32_MAX, shared), kBins - 1);
+  }
+  constexpr float kStep = kFarthest / kBins, kRounding = 1.001f;
+  const double most[2] = {kRounding * static_cast<float>(counts[0]) * expf(-kStep * bin),
+                          kRounding * static_cast<float>(counts[1]) * expf(-kStep * (bin + 1))};
+  const double both = scan(most[0] + most[1], shared), all = sum(most[0] + most[1], shared);
+  const double may_be_left = (1 - static_cast<double>(draw.top_p)) * total - 1e-12 * all;
+  const bool first = all - (both - most[1]) <= may_be_left, second = all - both <= may_be_left;
+  return min(first_of(first ? bin : second ? bin + 1 : INT32_MAX, shared), kBins - 1);
+}
+
+// Bitonic.
+__device__ void sort_keys(int count, Shared& shared) {
+  int size = 2;
+  while (size < count) size *= 2;
+  for (int i = count + thread(); i < size; i += kThreads) shared.keys[i] = ~0ull;
+  for (int run = 2; run <= size; run *= 2) {
+    for (int step = run / 2; step > 0; step /= 2) {
+      __syncthreads();
+      for (int pair = thread(); pair < size / 2; pair += kThreads) {
+        const int low = pair / step * 2 * step + pair % step, high = low + step;
+        const bool rises = (low & run) == 0;
+        const unsigned long long a = shared.keys[low], b = shared.keys[high];
+        if ((a > b) == rises) shared.keys[low] = b, shared.keys[high] = a;
+      }
+    }
+  }
+  __syncthreads();
+}
+
+// From the best ones in the order of their rank; -1 where they are too many.
+__device__ int draw_from_best(const Row& row, const Scale& scale, Shared& shared) {
+  const TokenDraw& draw = shared.draw;
+  const Bins bins(scale);
+  double total = count_bins(row, scale, bins, shared);
+  const int last_bin = find_last_bin(total, shared);
+  const int bin = 2 * thread();
+  const double count =
+      sum((bin <= last_bin ? shared.counts[bin] : 0) + (bin < last_bin ? shared.counts[bin + 1] : 0), shared);
+  if (count > kMostSorted) return -1;
+  if (thread() == 0) shared.gathered = 0;
+  __syncthreads();
+  row.for_each([&](int i, float logit) {
+    if (bins.find(logit) <= last_bin) shared.keys[atomicAdd(&shared.gathered, 1)] = key_of(logit, i);
+  });
+  __syncthreads();
+  int kept = shared.gathered;
+  sort_keys(kept, shared);
+  if (draw.top_k > 0) kept = min(kept, draw.top_k);
+  Run run(0, shared, [&](int i) { return i < kept ? scale.weight(logit_of(shared.keys[i])) : 0; });
+  if (draw.top_k > 0) total = run.total;
+  if (draw.top_p < 1) {
+    const double share = static_cast<double>(draw.top_p) * total;
+    const int end = run.find(shared, [&](int j) { return run.sums[j] >= share; });
+    kept = min(kept, end == INT32_MAX ? kept : end + 1);
+  }
+  const float least = draw.min_p * 1.0f;  // times the best one's weight
+  kept = min(kept, run.find(shared, [&](int j) { return run.weights[j] < least; }));
+  const double target = draw.uniform * run.total_of_first(kept, shared);
+  for (int j = 0; j < kEach; ++j)
+    if (run.index(j) >= kept) run.weights[j] = 0;
+  const int found = run.find_above(target, shared), last = run.last_weight(shared);
+  return static_cast<int>(static_cast<uint32_t>(shared.keys[found == INT32_MAX ? last : found]));
+}
+
+__device__ void make_edits(const Row& row, const LogitEdit* edits, int count) {
+  for (int i = thread(); i < count; i += kThreads) {
+    const LogitEdit edit = edits[i];
+    if (edit.id < 0 || edit.id >= row.size) continue;
+    float& logit = row.logits[edit.id];
+    const float repeated = logit < 0 ? __fmul_rn(logit, edit.repetition) : __fdiv_rn(logit, edit.repetition);
+    logit = __fadd_rn(__fsub_rn(repeated, edit.penalty), edit.bias);
+  }
+  __syncthreads();
+}
+
+__device__ DrawnToken draw_token(const Row& row, const LogitEdit* edits, Shared& shared) {
+  using Outcome = DrawnToken::Outcome;
+  const TokenDraw& draw = shared.draw;
+  Best best = find_best(row, shared);
+  if (!isfinite(best.value)) return {Outcome::kNotFinite, -1, best.value};
+  if (draw.num_edits > 0) {
+    make_edits(row, edits + draw.first_edit, draw.num_edits);
+    best = find_best(row, shared);
+    if (!isfinite(best.value)) return {Outcome::kNoneLeft, -1, best.value};
+  }
+  if (draw.temperature == 0 || draw.top_k == 1) return {Outcome::kDrawn, best.id, best.value};
+  const Scale scale = {best.value, draw.temperature};
+  const bool all = draw.top_k <= 0 && draw.top_p >= 1;
+  const int token = all ? draw_from_all(row, scale, shared) : draw_from_best(row, scale, shared);
+  return {token < 0 ? Outcome::kTooMany : Outcome::kDrawn, token, best.value};
+}
+
+__global__ __launch_bounds__(kThreads) void draw_kernel(const __grid_constant__ DrawArgs a) {
+  __shared__ Shared shared;
+  if (thread() == 0) shared.draw = a.draws[blockIdx.x];
+  wait_for_previous_kernel();
+  __syncthreads();
+  float* logits = a.logits + shared.draw.row * a.stride;
+  const Row row = {logits, a.vocab_size,
+                   a.vocab_size % 4 == 0 && reinterpret_cast<uintptr_t>(logits) % 16 == 0};
+  const DrawnToken drawn = draw_token(row, a.edits, shared);
+  if (thread() == 0) a.drawn[blockIdx.x] = drawn;
+}
+
+// A copy of `values` in host memory that the device can read.
+template <typename T>
+std::remove_const_t<T>* place(std::span<T> values, Buffer& buffer) {
+  if (buffer.size() < values.size_bytes()) {
+    buffer = Buffer();
+    buffer = Buffer(2 * values.size_bytes(), pinned_allocator());
+  }
+  auto* to = reinterpret_cast<std::remove_const_t<T>*>(buffer.data());
+  std::ranges::copy(values, to);
+  return to;
+}
+
+}  // namespace
+
+// The kernel reads its arguments from host memory and writes its results there: a few dozen bytes a row,
+// which a copy of their own would take longer for.
+void CudaKernels::do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits,
+                                 std::span<const TokenDraw> draws, std::span<const LogitEdit> edits) const {
+  const DrawArgs args = {.logits = logits.row<float>(0),
+                         .stride = logits.row_stride_bytes() / 4,
+                         .vocab_size = static_cast<int>(logits.cols()),
+                         .draws = place(draws, draw_space_.draws),
+                         .edits = place(edits, draw_space_.edits),
+                         .drawn = place(drawn, draw_space_.drawn)};
+  launch(draw_kernel, static_cast<unsigned>(draws.size()), kThreads, 0, stream_, args);
+  check_launch("draw_tokens", {static_cast<int64_t>(draws.size()), logits.cols()});
+  check(cudaStreamSynchronize(stream_), "draw tokens");
+  std::copy_n(args.drawn, drawn.size(), drawn.begin());
+}
+
+}  // namespace lmdeploy::cuda

@@ -88,13 +88,12 @@ TEST(Program, IntegersOutOfRange) {
 }
 
 TEST(Program, MissingCommandsSayWhatToUse) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"serve", "triton_client", "x"},
-        {"lite", "auto_awq", "m", "--work-dir", "w"},
-        {"lite", "auto_gptq", "m"},
-        {"lite", "calibrate", "m"},
-        {"lite", "smooth_quant", "m"},
-        {"lite", "kv_qparams", "w", "t"}}) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"serve", "triton_client", "x"},
+                                                    {"lite", "auto_awq", "m", "--work-dir", "w"},
+                                                    {"lite", "auto_gptq", "m"},
+                                                    {"lite", "calibrate", "m"},
+                                                    {"lite", "smooth_quant", "m"},
+                                                    {"lite", "kv_qparams", "w", "t"}}) {
     SCOPED_TRACE(testing::PrintToString(arguments));
     expect_one_error_line(run(arguments), {"not supported yet", "; use "});
   }

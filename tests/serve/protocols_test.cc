@@ -90,7 +90,6 @@ TEST(InteractiveRoute, KeepsTheConversation) {
   const Json fresh = server.post_json("/v1/chat/interactive", R"({"prompt":"hi","session_id":3})");
   EXPECT_EQ(fresh.as_object().at("history_tokens").as_int64(), 0);
   server.await_idle();
-  EXPECT_EQ(server.pipeline().engine().stats().sessions, 0);
 }
 
 TEST(InteractiveRoute, StreamIsOneObjectALine) {

@@ -104,7 +104,7 @@ void ScriptedServer::await_idle() {
   await(
       [&] {
         const EngineStats stats = pipeline_->engine().stats();
-        return stats.running + stats.waiting == 0 && stats.used_blocks == 0;
+        return stats.running + stats.waiting + stats.sessions == 0 && stats.used_blocks == 0;
       },
       "the engine to be idle");
 }

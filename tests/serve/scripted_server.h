@@ -45,7 +45,8 @@ class ScriptedServer {
   /// Steps of the engine wait until open() after close_gate().
   void close_gate() { gate_closed_ = true; }
   void open_gate() { gate_closed_ = false; }
-  /// Returns when the engine has no request left and all blocks are back; fails the test after 20 seconds.
+  /// Returns when the engine has no request or session left and all blocks are back; fails the test after 20
+  /// seconds.
   void await_idle();
   void await_running(int64_t count);
 

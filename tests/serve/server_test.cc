@@ -178,7 +178,7 @@ TEST(ApiServer, DocumentDescribesEveryRoute) {
   const Json document = parse_json(server.get("/openapi.json").body, "document");
   const JsonObject& paths = document.as_object().at("paths").as_object();
   for (const Route& route : routes())
-    if (route.in_document) EXPECT_TRUE(paths.contains(route.path)) << route.path;
+    EXPECT_TRUE(!route.in_document || paths.contains(route.path)) << route.path;
 }
 
 TEST(ApiServer, EngineThatCannotAnswerSaysSo) {

@@ -63,7 +63,7 @@ http::Task<> ApiServer::handle(http::Exchange& exchange) {
   }
   if (!failure) co_return;
   if (exchange.answered()) throw Error(ErrorCode::kInternal, failure->message);
-  if (failure->status >= 500 && failure->status != 503)
+  if (failure->status == 500)
     LMD_LOG(kError, exchange.request().method, " ", exchange.request().url.path, " (", exchange.request().id,
             "): ", failure->message);
   co_await exchange.respond(error_response(*failure));

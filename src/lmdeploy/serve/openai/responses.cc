@@ -61,7 +61,8 @@ class ResponseWriter {
     JsonObject created, progress;
     created["response"] = json("in_progress");
     progress["response"] = json("in_progress");
-    return event("response.created", std::move(created)) + event("response.in_progress", std::move(progress));
+    const std::string first = event("response.created", std::move(created));
+    return first + event("response.in_progress", std::move(progress));
   }
 
   /// What a piece adds. In whole answers nobody reads the events.

@@ -167,6 +167,49 @@ TEST(ChatRoute, WithoutToolsNothingIsTakenForACall) {
             kCallText);
 }
 
+TEST(ChatRoute, AnswersOfAForm) {
+  ScriptedServer server({.answer = "Hello"});
+  const Json chosen =
+      server.post_json(kChat, body_with(R"("response_format":{"type":"choice","choice":["yes","no"]})"));
+  const std::string word = text(message(chosen).at("content"));
+  EXPECT_TRUE(word == "yes" || word == "no") << word;
+  EXPECT_EQ(text(choice(chosen).at("finish_reason")), "stop");
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"enum":["x","y"]}},"required":["a"],"additionalProperties":false})";
+  const std::string format =
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":)" + schema + "}}";
+  const Json formed = server.post_json(kChat, body_with(format));
+  EXPECT_EQ(text(parse_json(text(message(formed).at("content")), "answer").as_object().at("a")).size(), 1U);
+  const Json response = server.post_json(
+      "/v1/responses",
+      R"({"input":"hi","text":{"format":{"type":"json_schema","name":"n","schema":)" + schema + "}}}");
+  const JsonObject& item = response.as_object().at("output").as_array().at(0).as_object();
+  const std::string output = text(item.at("content").as_array().at(0).as_object().at("text"));
+  EXPECT_TRUE(parse_json(output, "answer").as_object().contains("a")) << output;
+  const Json refused = server.post_json(
+      kChat,
+      body_with(
+          R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"strin"}}})"),
+      400);
+  EXPECT_EQ(error(refused).at("param"), Json("response_format")) << to_json_text(refused);
+}
+
+TEST(ChatRoute, CallsThatMustCome) {
+  ScriptedServer server(with_parsers("Hello", "", "qwen"));
+  const std::string typed =
+      R"("tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"d":{"enum":[1,2]}},"required":["d"],"additionalProperties":false}}}],)";
+  for (const char* forced : {R"("tool_choice":"required")",
+                             R"("tool_choice":{"type":"function","function":{"name":"weather"}})"}) {
+    const Json answer = server.post_json(kChat, body_with(typed + forced));
+    EXPECT_EQ(text(choice(answer).at("finish_reason")), "tool_calls") << to_json_text(answer);
+    const JsonObject& function =
+        message(answer).at("tool_calls").as_array().at(0).as_object().at("function").as_object();
+    EXPECT_EQ(text(function.at("name")), "weather");
+    EXPECT_TRUE(parse_json(text(function.at("arguments")), "arguments").as_object().contains("d"));
+  }
+  EXPECT_EQ(server.post(kChat, body_with(R"("tool_choice":"required")")).status, 400);
+}
+
 TEST(ChatRoute, ToolsWithoutAParserAreRefused) {
   ScriptedServer server({.answer = kCallText});
   const Json answer = server.post_json(kChat, body_with(kTools), 400);

@@ -27,13 +27,20 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
   std::shared_ptr<Pipeline> pipeline = service.pipeline();
   auto answers = std::make_unique<Answers>(exchange);
   RequestRegistry::Entry entry = service.requests().add(request.session_id, answers->signal());
-  for (std::vector<int>& prompt : request.prompts)
-    for (int choice = 0; choice < request.gen_config.n; ++choice) {
-      std::optional<OutputParser> parser;
-      if (request.parser) parser.emplace(*request.parser);
-      answers->add(Answer(pipeline->submit(prompt, request.gen_config.choice(choice)), std::move(parser),
-                          RequestRecord(service.metrics())));
-    }
+  const auto submit = [&] {
+    for (std::vector<int>& prompt : request.prompts)
+      for (int choice = 0; choice < request.gen_config.n; ++choice) {
+        std::optional<OutputParser> parser;
+        if (request.parser) parser.emplace(*request.parser);
+        answers->add(Answer(pipeline->submit(prompt, request.gen_config.choice(choice)), std::move(parser),
+                            RequestRecord(service.metrics())));
+      }
+  };
+  // A large schema takes long to compile.
+  if (request.gen_config.response_format.kind == ResponseFormat::Kind::kText)
+    submit();
+  else
+    co_await exchange.offload(submit);
   answers->set_abort(entry.abort_switch());
   co_return Generation(std::move(place), std::move(entry), std::move(pipeline), std::move(answers));
 }

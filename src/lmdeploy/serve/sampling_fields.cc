@@ -11,17 +11,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMaxInt = std::numeric_limits<int>::max();
 
-void read_response_format(const Body& body) {
-  const Json* format = body.find("response_format");
-  if (format == nullptr) return;
-  const Json* type = format->as_object().if_contains("type");
-  if (type == nullptr || !type->is_string())
-    refuse_field("response_format", "response_format.type: the field is required; expected a string");
-  if (type->get_string() != "text")
-    refuse_field("response_format", cat("response_format.type: ", std::string(type->get_string()),
-                                        " is not supported yet; use text"));
-}
-
 }  // namespace
 
 const Fields& sampling_fields() {
@@ -61,7 +50,8 @@ const Fields& sampling_fields() {
        false, 0, kMaxInt, false, "0"},
       {"repetition_ngram_threshold", FieldType::kInteger, "How often the last n tokens may have come", false,
        0, kMaxInt, false, "0"},
-      {"response_format", FieldType::kObject, "{\"type\": \"text\"}"},
+      {"response_format", FieldType::kObject,
+       "text, json_object, json_schema, regex_schema or choice: what the answer must be"},
       {"session_id", FieldType::kInteger, "A name for this request while it runs; -1: the server chooses one",
        false, -1, kInfinity, false, "-1"},
   };
@@ -97,6 +87,14 @@ std::vector<std::pair<int, float>> read_logit_bias(const JsonObject& map) {
   return biases;
 }
 
+ResponseFormat read_format(const Json& format, const std::string& param) {
+  try {
+    return read_response_format(format, param);
+  } catch (const Error& error) {
+    refuse_field(param, error.what());
+  }
+}
+
 GenerationConfig read_generation_config(const Body& body, const SamplingDefaults& defaults) {
   GenerationConfig config;
   config.do_sample = true;
@@ -123,7 +121,8 @@ GenerationConfig read_generation_config(const Body& body, const SamplingDefaults
   if (const Json* map = body.find("logit_bias")) config.logit_bias = read_logit_bias(map->as_object());
   config.repetition_ngram_size = static_cast<int>(body.integer("repetition_ngram_size", 0));
   config.repetition_ngram_threshold = static_cast<int>(body.integer("repetition_ngram_threshold", 0));
-  read_response_format(body);
+  if (const Json* format = body.find("response_format"))
+    config.response_format = read_format(*format, "response_format");
   return config;
 }
 

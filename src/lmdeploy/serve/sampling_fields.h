@@ -23,6 +23,9 @@ bool wants_usage(const Body& body);
 /// Throws ApiError.
 GenerationConfig read_generation_config(const Body& body, const SamplingDefaults& defaults);
 
+/// Throws ApiError naming `param`.
+ResponseFormat read_format(const Json& format, const std::string& param);
+
 /// OpenAI's map of id texts to biases in [-100, 100].
 std::vector<std::pair<int, float>> read_logit_bias(const JsonObject& map);
 

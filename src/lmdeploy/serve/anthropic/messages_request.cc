@@ -15,7 +15,7 @@ Fields prompt_fields() {
           {"system", FieldType::kAny, "The system prompt: a text, or an array of text blocks"},
           {"tools", FieldType::kArray, "Functions that the model may call: name, description, input_schema"},
           {"tool_choice", FieldType::kObject,
-           "{\"type\": \"auto\"}, none, or {\"type\": \"tool\", \"name\": ...}"},
+           "{\"type\": \"auto\"}, none, any, or {\"type\": \"tool\", \"name\": ...}"},
           {"thinking", FieldType::kObject,
            "{\"type\": \"enabled\"} or {\"type\": \"disabled\"}, for the chat template"}};
 }
@@ -162,22 +162,30 @@ std::string name_of(const Json& tool) {
   return std::string(tool.as_object().at("function").as_object().at("name").as_string());
 }
 
-Json read_tools(const Body& body) {
+struct ToolChoice {
+  Json tools;  // null: the model is told of none
+  bool forced = false;
+  std::string function;  // empty: any
+};
+
+ToolChoice read_tools(const Body& body) {
   const Json* tools = body.find("tools");
   JsonArray all;
   if (tools != nullptr)
     for (size_t i = 0; i < tools->as_array().size(); ++i)
       all.push_back(tool_of(tools->get_array()[i], cat("tools[", i, "]")));
   const Json* choice = body.find("tool_choice");
-  if (choice == nullptr) return all.empty() ? Json(nullptr) : Json(all);
+  if (choice == nullptr) return {all.empty() ? Json(nullptr) : Json(all)};
   const std::string type = required_text(choice->as_object(), "type", "tool_choice.");
-  if (type == "none" || (type == "auto" && all.empty())) return nullptr;
-  if (type == "auto") return all;
+  if (type == "none" || (type == "auto" && all.empty())) return {nullptr};
+  if (type == "auto") return {std::move(all)};
+  if (type == "any" && !all.empty()) return {std::move(all), true};
   if (type != "tool")
-    refuse_field("tool_choice", cat("tool_choice.type: ", type, " is not supported; use auto, none or tool"));
+    refuse_field("tool_choice", cat("tool_choice.type: ", type,
+                                    " does not fit here; expected auto, none, or with tools any or tool"));
   const std::string wanted = required_text(choice->get_object(), "name", "tool_choice.");
   for (const Json& tool : all)
-    if (name_of(tool) == wanted) return JsonArray{tool};
+    if (name_of(tool) == wanted) return {JsonArray{tool}, true, wanted};
   refuse_field("tool_choice", cat("tool_choice: there is no tool ", wanted));
 }
 
@@ -233,12 +241,14 @@ MessagesRequest read_messages_request(const http::Request& http_request, const S
   ChatRequest& chat = request.chat;
   chat.model = service.checked_model(body);
   chat.prompt = Json(read_conversation(body));
-  chat.options.tools = read_tools(body);
+  ToolChoice choice = read_tools(body);
+  chat.options.tools = std::move(choice.tools);
   if (const Json* thinking = body.find("thinking"))
     chat.options.template_extra["enable_thinking"] =
         required_text(thinking->as_object(), "type", "thinking.") != "disabled";
   read_answer_options(body, request);
   set_parser(chat, service);
+  if (choice.forced) force_call(chat, choice.function);
   return request;
 }
 

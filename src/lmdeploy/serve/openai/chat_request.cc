@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "lmdeploy/pipeline/tool_grammar.h"
 #include "lmdeploy/serve/api_error.h"
 #include "lmdeploy/serve/sampling_fields.h"
 
@@ -92,7 +93,7 @@ const Fields& more_fields() {
       {"top_logprobs", FieldType::kInteger, "Alternatives at each token, with logprobs", false, 0, 20},
       inside("tools", FieldType::kObjectArray, "Functions that the model may call", tool_fields),
       {"tool_choice", FieldType::kTextOrObject,
-       "none, auto, or {\"type\": \"function\", \"function\": {\"name\": ...}}"},
+       "none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ...}}"},
       {"parallel_tool_calls", FieldType::kBool, "false: one call at most", false, -kAny, kAny, false, "true"},
       {"reasoning_effort",
        FieldType::kString,
@@ -174,33 +175,39 @@ std::string function_name(const Json& tool, const std::string& param) {
   return std::string(name->get_string());
 }
 
-Json chosen_tools(const JsonArray& tools, const Json& choice) {
+/// Of the body's tools and tool_choice.
+struct ToolChoice {
+  Json tools;            // null: the model is told of none
+  bool forced = false;   // a call must come
+  std::string function;  // of this one; empty: of any
+};
+
+ToolChoice named_tool(const JsonArray& tools, const Json& choice) {
   const std::string wanted = function_name(choice, "tool_choice");
   for (const Json& tool : tools)
-    if (function_name(tool, "tools") == wanted) return JsonArray{tool};
+    if (function_name(tool, "tools") == wanted) return {JsonArray{tool}, true, wanted};
   refuse_field("tool_choice", cat("tool_choice: there is no function \"", wanted, "\" in tools"));
 }
 
-/// Null: the model is told of none.
-Json read_tools(const Body& body) {
+ToolChoice read_tools(const Body& body) {
   const Json* tools = body.find("tools");
   const Json* choice = body.find("tool_choice");
   const bool none = tools == nullptr || tools->as_array().empty();
   if (!none)
     for (size_t i = 0; i < tools->get_array().size(); ++i)
       function_name(tools->get_array()[i], cat("tools[", i, "]"));
-  if (choice == nullptr) return none ? Json(nullptr) : *tools;
+  if (choice == nullptr) return {none ? Json(nullptr) : *tools};
   if (choice->is_object()) {
     if (none) refuse_field("tool_choice", "tool_choice: names a function, but there are no tools");
-    return chosen_tools(tools->get_array(), *choice);
+    return named_tool(tools->get_array(), *choice);
   }
   const std::string word = choice->is_string() ? std::string(choice->get_string()) : "";
   if (word != "none" && word != "auto" && word != "required")
     refuse_field("tool_choice", cat("tool_choice: found ", to_json_text(*choice),
                                     "; expected none, auto, required or a function"));
-  if (word == "required")
-    refuse_field("tool_choice", "tool_choice: required is not supported yet; use auto, or name a function");
-  return none || word == "none" ? Json(nullptr) : *tools;
+  if (word == "required" && none)
+    refuse_field("tool_choice", "tool_choice: required, but there are no tools");
+  return {none || word == "none" ? Json(nullptr) : *tools, word == "required"};
 }
 
 /// Of OpenAI's newer models; older templates know it as system.
@@ -281,8 +288,10 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
   read_logprobs(body, request);
   read_prompt(body, request);
   read_template_options(body, request);
-  request.options.tools = read_tools(body);
+  ToolChoice choice = read_tools(body);
+  request.options.tools = std::move(choice.tools);
   set_parser(request, service);
+  if (choice.forced) force_call(request, choice.function);
   request.one_call = !body.flag("parallel_tool_calls", true);
   request.return_token_ids = body.flag("return_token_ids", false);
   return request;
@@ -293,6 +302,21 @@ void set_parser(ChatRequest& request, const Service& service) {
   if (!request.generation.parser) return;
   request.generation.parser->enable_thinking = thinks(request.options.template_extra);
   request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
+}
+
+void force_call(ChatRequest& request, const std::string& function) {
+  GenerationConfig& config = request.generation.gen_config;
+  if (config.response_format.kind != ResponseFormat::Kind::kText)
+    refuse_field("tool_choice",
+                 "tool_choice: a call that must come and a response_format exclude each other");
+  try {
+    config.response_format =
+        tool_call_format(request.options.tools, function, request.generation.parser->names.tool_calls);
+  } catch (const Error& error) {
+    // As in LMDeploy, the model is then told of this function alone.
+    if (error.code() == ErrorCode::kUnsupported && !function.empty()) return;
+    refuse_field("tool_choice", cat("tool_choice: ", error.what()));
+  }
 }
 
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline) {

@@ -30,6 +30,10 @@ ChatRequest read_chat_request(const http::Request& request, const Service& servi
 /// need one that is not known.
 void set_parser(ChatRequest& request, const Service& service);
 
+/// After set_parser(): the answer must be a call, of `function` unless that is empty. Throws ApiError where
+/// the parser's form cannot be forced; of one function that is not an error.
+void force_call(ChatRequest& request, const std::string& function);
+
 /// Renders and tokenises; fills in generation.prompts and what the parser must know of the prompt.
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline);
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "lmdeploy/serve/api_error.h"
+#include "lmdeploy/serve/sampling_fields.h"
 
 namespace lmdeploy {
 namespace {
@@ -115,7 +116,13 @@ JsonArray read_input(const Body& body) {
   return messages;
 }
 
-Json read_tools(const Body& body) {
+struct ToolChoice {
+  Json tools;  // null: the model is told of none
+  bool forced = false;
+  std::string function;  // empty: any
+};
+
+ToolChoice read_tools(const Body& body) {
   const Json* tools = body.find("tools");
   JsonArray all;
   if (tools != nullptr)
@@ -141,16 +148,17 @@ Json read_tools(const Body& body) {
     const std::string wanted = required_text(choice->get_object(), "name", "tool_choice.");
     for (const Json& tool : all)
       if (tool.as_object().at("function").as_object().at("name").as_string() == wanted)
-        return JsonArray{tool};
+        return {JsonArray{tool}, true, wanted};
     refuse_field("tool_choice", cat("tool_choice: there is no function ", wanted, " in tools"));
   }
   const std::string word = choice == nullptr     ? "auto"
                            : choice->is_string() ? std::string(choice->get_string())
                                                  : "";
-  if (word != "auto" && word != "none")
-    refuse_field("tool_choice",
-                 cat("tool_choice: found ", to_json_text(*choice), "; expected auto, none or a function"));
-  return all.empty() || word == "none" ? Json(nullptr) : Json(all);
+  if (word != "auto" && word != "none" && (word != "required" || all.empty()))
+    refuse_field("tool_choice", cat("tool_choice: found ", to_json_text(*choice),
+                                    "; expected auto, none, with tools required, or a function"));
+  if (all.empty() || word == "none") return {nullptr};
+  return {std::move(all), word == "required"};
 }
 
 void refuse_unsupported(const Body& body) {
@@ -161,12 +169,25 @@ void refuse_unsupported(const Body& body) {
     refuse_field("background", "background: not supported; leave the connection open");
   if (body.text("truncation", "disabled") != "disabled")
     refuse_field("truncation", "truncation: nothing is cut silently; expected disabled");
-  if (const Json* text = body.find("text"))
-    if (const Json* format = text->as_object().if_contains("format");
-        format != nullptr && format->is_object())
-      if (const std::string type = required_text(format->get_object(), "type", "text.format.");
-          type != "text")
-        refuse_field("text.format.type", cat("text.format.type: ", type, " is not supported yet; use text"));
+}
+
+/// {"format": {"type": "json_schema", "name", "schema", "strict"}}: flat, where chat completions nest it.
+void read_text_format(const Body& body, GenerationConfig& config) {
+  const Json* text = body.find("text");
+  const Json* format = text == nullptr ? nullptr : text->as_object().if_contains("format");
+  if (format == nullptr || format->is_null()) return;
+  const JsonObject* object = format->if_object();
+  if (object == nullptr)
+    refuse_field("text.format", cat("text.format: found ", json_kind(*format), "; expected an object"));
+  JsonObject nested = *object;
+  if (required_text(*object, "type", "text.format.") == "json_schema") {
+    JsonObject schema = *object;
+    schema.erase("type");
+    nested = JsonObject();
+    nested["type"] = "json_schema";
+    nested["json_schema"] = std::move(schema);
+  }
+  config.response_format = read_format(nested, "text.format");
 }
 
 JsonObject echo_of(const Body& body, const ResponsesRequest& request) {
@@ -177,6 +198,7 @@ JsonObject echo_of(const Body& body, const ResponsesRequest& request) {
   JsonObject reasoning, format, text;
   format["type"] = "text";
   text["format"] = std::move(format);
+  if (body.has("text")) text = body.find("text")->as_object();
   reasoning["effort"] = nullptr;
   reasoning["summary"] = nullptr;
   JsonObject echo;
@@ -212,10 +234,10 @@ const Fields& responses_fields() {
        false, 0, 1, true, "1.0"},
       {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
       {"tools", FieldType::kArray, "Functions that the model may call"},
-      {"tool_choice", FieldType::kAny, "auto, none, or {\"type\": \"function\", \"name\": ...}"},
+      {"tool_choice", FieldType::kAny, "auto, none, required, or {\"type\": \"function\", \"name\": ...}"},
       {"parallel_tool_calls", FieldType::kBool, "false: one call at most", false, -kAny, kAny, false, "true"},
       {"reasoning", FieldType::kObject, "{\"effort\": ...}, for the chat template"},
-      {"text", FieldType::kObject, "{\"format\": {\"type\": \"text\"}}"},
+      {"text", FieldType::kObject, "{\"format\": {\"type\": ...}}: text, json_object or json_schema"},
       {"truncation", FieldType::kString, "disabled"},
       {"previous_response_id", FieldType::kString, "Not supported"},
       {"background", FieldType::kBool, "Not supported", false, -kAny, kAny, false, "false"},
@@ -233,7 +255,8 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   chat.model = service.checked_model(body);
   refuse_unsupported(body);
   chat.prompt = Json(read_input(body));
-  chat.options.tools = read_tools(body);
+  ToolChoice choice = read_tools(body);
+  chat.options.tools = std::move(choice.tools);
   chat.one_call = !body.flag("parallel_tool_calls", true);
   if (const Json* reasoning = body.find("reasoning"))
     if (const Json* effort = reasoning->as_object().if_contains("effort");
@@ -246,7 +269,9 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   config.top_k = 40;
   config.max_new_tokens = body.integer("max_output_tokens");
   chat.stream = body.flag("stream", false);
+  read_text_format(body, config);
   set_parser(chat, service);
+  if (choice.forced) force_call(chat, choice.function);
   request.echo = echo_of(body, request);
   return request;
 }

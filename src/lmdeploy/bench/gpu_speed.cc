@@ -50,7 +50,7 @@ class Bench {
     StepRunner runner(*model_, *kernels_,
                       {.kv_dtype = kv_dtype,
                        .num_sequences = static_cast<int64_t>(batch),
-                       .max_tokens = context + 64,
+                       .max_tokens = context + 128,
                        .block_len = 64});
     const std::vector<int> prompt(static_cast<size_t>(context), 7);
     std::vector<StepRunner::Chunk> chunks;

@@ -70,7 +70,8 @@ TEST_P(FusedTest, RopeKvWriteIsRopeThenKvWrite) {
                          y(dtype, tokens, cols);
         kernels.copy(y, x);
         const TestTensor v = random_tensor(rng, dtype, tokens, kv_cols);
-        const TestTensor table = random_tensor(rng, DType::kF32, tokens, c.rotary_dim);
+        const TestTensor angles = random_tensor(rng, DType::kF32, tokens, std::max<int64_t>(c.rotary_dim, 1));
+        const ConstTensorView table = angles.view().slice_cols(0, c.rotary_dim);
         const Tensor slots = index_tensor(
             DType::kI64, tokens == 1 ? std::vector<int64_t>{9} : std::vector<int64_t>{3, 4, 11, 0, 6});
         cache.data = got_cache.view().data();

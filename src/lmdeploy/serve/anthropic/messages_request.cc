@@ -162,12 +162,6 @@ std::string name_of(const Json& tool) {
   return std::string(tool.as_object().at("function").as_object().at("name").as_string());
 }
 
-struct ToolChoice {
-  Json tools;  // null: the model is told of none
-  bool forced = false;
-  std::string function;  // empty: any
-};
-
 ToolChoice read_tools(const Body& body) {
   const Json* tools = body.find("tools");
   JsonArray all;
@@ -175,11 +169,11 @@ ToolChoice read_tools(const Body& body) {
     for (size_t i = 0; i < tools->as_array().size(); ++i)
       all.push_back(tool_of(tools->get_array()[i], cat("tools[", i, "]")));
   const Json* choice = body.find("tool_choice");
-  if (choice == nullptr) return {all.empty() ? Json(nullptr) : Json(all)};
+  if (choice == nullptr) return {.tools = all.empty() ? Json(nullptr) : Json(all)};
   const std::string type = required_text(choice->as_object(), "type", "tool_choice.");
-  if (type == "none" || (type == "auto" && all.empty())) return {nullptr};
-  if (type == "auto") return {std::move(all)};
-  if (type == "any" && !all.empty()) return {std::move(all), true};
+  if (type == "none" || (type == "auto" && all.empty())) return {};
+  if (type == "auto") return {.tools = std::move(all)};
+  if (type == "any" && !all.empty()) return {.tools = std::move(all), .forced = true};
   if (type != "tool")
     refuse_field("tool_choice", cat("tool_choice.type: ", type,
                                     " does not fit here; expected auto, none, or with tools any or tool"));
@@ -241,14 +235,11 @@ MessagesRequest read_messages_request(const http::Request& http_request, const S
   ChatRequest& chat = request.chat;
   chat.model = service.checked_model(body);
   chat.prompt = Json(read_conversation(body));
-  ToolChoice choice = read_tools(body);
-  chat.options.tools = std::move(choice.tools);
   if (const Json* thinking = body.find("thinking"))
     chat.options.template_extra["enable_thinking"] =
         required_text(thinking->as_object(), "type", "thinking.") != "disabled";
   read_answer_options(body, request);
-  set_parser(chat, service);
-  if (choice.forced) force_call(chat, choice.function);
+  set_tools(chat, read_tools(body), service);
   return request;
 }
 

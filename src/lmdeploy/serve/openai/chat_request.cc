@@ -175,13 +175,6 @@ std::string function_name(const Json& tool, const std::string& param) {
   return std::string(name->get_string());
 }
 
-/// Of the body's tools and tool_choice.
-struct ToolChoice {
-  Json tools;            // null: the model is told of none
-  bool forced = false;   // a call must come
-  std::string function;  // of this one; empty: of any
-};
-
 ToolChoice named_tool(const JsonArray& tools, const Json& choice) {
   const std::string wanted = function_name(choice, "tool_choice");
   for (const Json& tool : tools)
@@ -196,7 +189,7 @@ ToolChoice read_tools(const Body& body) {
   if (!none)
     for (size_t i = 0; i < tools->get_array().size(); ++i)
       function_name(tools->get_array()[i], cat("tools[", i, "]"));
-  if (choice == nullptr) return {none ? Json(nullptr) : *tools};
+  if (choice == nullptr) return {.tools = none ? Json(nullptr) : *tools};
   if (choice->is_object()) {
     if (none) refuse_field("tool_choice", "tool_choice: names a function, but there are no tools");
     return named_tool(tools->get_array(), *choice);
@@ -207,7 +200,7 @@ ToolChoice read_tools(const Body& body) {
                                     "; expected none, auto, required or a function"));
   if (word == "required" && none)
     refuse_field("tool_choice", "tool_choice: required, but there are no tools");
-  return {none || word == "none" ? Json(nullptr) : *tools, word == "required"};
+  return {.tools = none || word == "none" ? Json(nullptr) : *tools, .forced = word == "required"};
 }
 
 /// Of OpenAI's newer models; older templates know it as system.
@@ -265,6 +258,28 @@ bool thinks(const JsonObject& extra) {
   return value == nullptr || !value->is_bool() || value->get_bool();
 }
 
+void set_parser(ChatRequest& request, const Service& service) {
+  request.generation.parser = service.parser_options(request.options.tools);
+  if (!request.generation.parser) return;
+  request.generation.parser->enable_thinking = thinks(request.options.template_extra);
+  request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
+}
+
+void force_call(ChatRequest& request, const std::string& function) {
+  GenerationConfig& config = request.generation.gen_config;
+  if (config.response_format.kind != ResponseFormat::Kind::kText)
+    refuse_field("tool_choice",
+                 "tool_choice: a call that must come and a response_format exclude each other");
+  try {
+    config.response_format =
+        tool_call_format(request.options.tools, function, request.generation.parser->names.tool_calls);
+  } catch (const Error& error) {
+    // As in LMDeploy, the model is then told of this function alone.
+    if (error.code() == ErrorCode::kUnsupported && !function.empty()) return;
+    refuse_field("tool_choice", cat("tool_choice: ", error.what()));
+  }
+}
+
 }  // namespace
 
 const Fields& chat_fields() {
@@ -288,35 +303,16 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
   read_logprobs(body, request);
   read_prompt(body, request);
   read_template_options(body, request);
-  ToolChoice choice = read_tools(body);
-  request.options.tools = std::move(choice.tools);
-  set_parser(request, service);
-  if (choice.forced) force_call(request, choice.function);
+  set_tools(request, read_tools(body), service);
   request.one_call = !body.flag("parallel_tool_calls", true);
   request.return_token_ids = body.flag("return_token_ids", false);
   return request;
 }
 
-void set_parser(ChatRequest& request, const Service& service) {
-  request.generation.parser = service.parser_options(request.options.tools);
-  if (!request.generation.parser) return;
-  request.generation.parser->enable_thinking = thinks(request.options.template_extra);
-  request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
-}
-
-void force_call(ChatRequest& request, const std::string& function) {
-  GenerationConfig& config = request.generation.gen_config;
-  if (config.response_format.kind != ResponseFormat::Kind::kText)
-    refuse_field("tool_choice",
-                 "tool_choice: a call that must come and a response_format exclude each other");
-  try {
-    config.response_format =
-        tool_call_format(request.options.tools, function, request.generation.parser->names.tool_calls);
-  } catch (const Error& error) {
-    // As in LMDeploy, the model is then told of this function alone.
-    if (error.code() == ErrorCode::kUnsupported && !function.empty()) return;
-    refuse_field("tool_choice", cat("tool_choice: ", error.what()));
-  }
+void set_tools(ChatRequest& request, ToolChoice choice, const Service& service) {
+  request.options.tools = std::move(choice.tools);
+  set_parser(request, service);
+  if (choice.forced) force_call(request, choice.function);
 }
 
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline) {

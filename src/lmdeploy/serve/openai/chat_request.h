@@ -26,13 +26,17 @@ struct ChatRequest {
 /// Throws ApiError in LMDeploy's order: the model first, then the fields of sampling, then the rest.
 ChatRequest read_chat_request(const http::Request& request, const Service& service);
 
-/// Chooses the parser that takes thoughts and calls out of the answer. Throws ApiError when options.tools
-/// need one that is not known.
-void set_parser(ChatRequest& request, const Service& service);
+/// What a request says of tools.
+struct ToolChoice {
+  Json tools = nullptr;       // as OpenAI's chat has them; null: the model is told of none
+  bool forced = false;        // a call must come
+  std::string function = {};  // of this one; empty: of any
+};
 
-/// After set_parser(): the answer must be a call, of `function` unless that is empty. Throws ApiError where
-/// the parser's form cannot be forced; of one function that is not an error.
-void force_call(ChatRequest& request, const std::string& function);
+/// Tells the model of the tools, and chooses the parser that takes thoughts and calls out of the answer;
+/// sampling options and template_extra are set already. Throws ApiError when no parser is known that tools
+/// need, or when its form of calls cannot be forced; of one function that is not an error.
+void set_tools(ChatRequest& request, ToolChoice choice, const Service& service);
 
 /// Renders and tokenises; fills in generation.prompts and what the parser must know of the prompt.
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline);

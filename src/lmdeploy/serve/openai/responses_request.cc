@@ -116,12 +116,6 @@ JsonArray read_input(const Body& body) {
   return messages;
 }
 
-struct ToolChoice {
-  Json tools;  // null: the model is told of none
-  bool forced = false;
-  std::string function;  // empty: any
-};
-
 ToolChoice read_tools(const Body& body) {
   const Json* tools = body.find("tools");
   JsonArray all;
@@ -157,8 +151,8 @@ ToolChoice read_tools(const Body& body) {
   if (word != "auto" && word != "none" && (word != "required" || all.empty()))
     refuse_field("tool_choice", cat("tool_choice: found ", to_json_text(*choice),
                                     "; expected auto, none, with tools required, or a function"));
-  if (all.empty() || word == "none") return {nullptr};
-  return {std::move(all), word == "required"};
+  if (all.empty() || word == "none") return {};
+  return {.tools = std::move(all), .forced = word == "required"};
 }
 
 void refuse_unsupported(const Body& body) {
@@ -255,8 +249,6 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   chat.model = service.checked_model(body);
   refuse_unsupported(body);
   chat.prompt = Json(read_input(body));
-  ToolChoice choice = read_tools(body);
-  chat.options.tools = std::move(choice.tools);
   chat.one_call = !body.flag("parallel_tool_calls", true);
   if (const Json* reasoning = body.find("reasoning"))
     if (const Json* effort = reasoning->as_object().if_contains("effort");
@@ -270,8 +262,7 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   config.max_new_tokens = body.integer("max_output_tokens");
   chat.stream = body.flag("stream", false);
   read_text_format(body, config);
-  set_parser(chat, service);
-  if (choice.forced) force_call(chat, choice.function);
+  set_tools(chat, read_tools(body), service);
   request.echo = echo_of(body, request);
   return request;
 }

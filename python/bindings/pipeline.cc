@@ -132,6 +132,13 @@ void bind_pipeline(nb::module_& m) {
            nb::arg("poll") = nb::none(), "Runs all prompts; poll(number done) is called now and then.")
       .def("render", &render, nb::arg("prompt"), nb::arg("options"), "The prompt after the chat template.")
       .def("preview", &preview, nb::arg("prompt"), nb::arg("options"), "The prompt's text and its token ids.")
+      .def(
+          "constrain",
+          [](const P& self, Request& request, const GenerationConfig& config) {
+            request.grammar = self.get().grammar(config);
+          },
+          nb::arg("request"), nb::arg("gen_config"), ReleaseGil(),
+          "Lets the request generate only what the config's response_format admits.")
       .def("new_session",
            [](const P& self) { return SessionRef{std::make_shared<ChatSession>(self.get().new_session())}; })
       .def(

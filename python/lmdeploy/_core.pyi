@@ -935,6 +935,9 @@ class Pipeline:
     def preview(self, prompt: object, options: RunOptions) -> tuple[str, list[int]]:
         """The prompt's text and its token ids."""
 
+    def constrain(self, request: Request, gen_config: GenerationConfig) -> None:
+        """Lets the request generate only what the config's response_format admits."""
+
     def new_session(self) -> ChatSession: ...
 
     def end_session(self, session: ChatSession) -> None: ...

@@ -69,10 +69,13 @@ def test_every_tokenizer_spells_what_is_valid(tokenizer_name, tmp_path):
         vocabulary = core.Vocabulary.of(tokenizer)
     except lmdeploy.errors.UnsupportedError as error:
         pytest.skip(str(error))
+    alone = {tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)}
     for name in list(SCHEMAS)[::4]:
         grammar = core.Grammar.compile(tools.schema_format(SCHEMAS[name]), vocabulary)
         for value in tools.documents(SCHEMAS[name], 2):
             for text in spellings(value):
+                if any(bytes([byte]) not in alone for byte in text.encode()):
+                    continue  # such characters never come: docs/structured_output.md
                 ids = tokenizer.encode(text, add_special_tokens=False)
                 if tokenizer.decode(ids) != text:
                     continue  # the tokenizer changes the text

@@ -92,6 +92,13 @@ def test_stream_infer_gives_new_tokens(alphabet):
     assert len(whole) == 1 and whole[0].token_ids == ids_of("xyz")
 
 
+def test_response_formats_limit_the_ids(alphabet):
+    config = GenerationConfig(max_new_tokens=30, response_format={"type": "choice", "choice": ["left", "right"]})
+    outputs = list(alphabet.create_instance().stream_infer(1, ids_of("x"), gen_config=config))
+    assert bytes(token for output in outputs for token in output.token_ids) in (b"left", b"right")
+    assert outputs[-1].status is ResponseType.FINISH
+
+
 def test_async_stream_infer(alphabet):
     async def main():
         instance = alphabet.create_instance()

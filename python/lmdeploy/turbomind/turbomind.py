@@ -246,6 +246,7 @@ class TurboMindInstance:
         request.repetition_ngram_threshold = max(config.repetition_ngram_threshold, 0)
         request.num_logprobs = -1 if config.logprobs is None else config.logprobs
         request.logits = native.output_logits
+        self._core.constrain(request, native)
         return request
 
     def _outputs(self, session_id: int, group: Any, stream_output: bool) -> Iterator[EngineOutput]:

@@ -122,6 +122,10 @@ std::vector<Response> Pipeline::infer(const std::vector<Prompt>& prompts,
   return collect(std::move(jobs), poll);
 }
 
+std::shared_ptr<const TokenGrammar> Pipeline::grammar(const GenerationConfig& gen_config) const {
+  return impl_->builder().grammar_of(gen_config);
+}
+
 std::string Pipeline::render(const Prompt& prompt, const RunOptions& options) const {
   return impl_->encoder().render(prompt, options);
 }

@@ -185,6 +185,9 @@ class Pipeline {
   /// Mean negative log-likelihood per token (nats) of each id list; every list needs at least two ids.
   std::vector<double> get_ppl(const std::vector<std::vector<int>>& input_ids);
 
+  /// For requests to engine(): what submit() would ask of their tokens; nullptr without a response_format.
+  std::shared_ptr<const TokenGrammar> grammar(const GenerationConfig& gen_config) const;
+
   /// The prompt text after the chat template.
   std::string render(const Prompt& prompt, const RunOptions& options = {}) const;
   /// What submit() would send to the model. Throws as it does.

@@ -36,6 +36,8 @@ class RequestBuilder {
   PreparedRequest build(std::vector<int> input_ids, const GenerationConfig& gen_config) const;
   /// Throws what build() would.
   void check(const GenerationConfig& gen_config) const;
+  /// Of its response_format, compiled now or lately; nullptr when any text will do. Throws as build().
+  std::shared_ptr<const TokenGrammar> grammar_of(const GenerationConfig& gen_config) const;
   /// There must be room for one new token at least.
   bool fits(size_t num_prompt_tokens) const {
     return static_cast<int64_t>(num_prompt_tokens) < defaults_.session_len;
@@ -46,7 +48,6 @@ class RequestBuilder {
 
  private:
   void check_fields(const GenerationConfig& gen_config) const;
-  std::shared_ptr<const TokenGrammar> grammar_of(const GenerationConfig& gen_config) const;
   void check_vocabulary(const GenerationConfig& gen_config) const;
   void check_words(const GenerationConfig& gen_config) const;
   SamplingParams sampling(const GenerationConfig& gen_config) const;

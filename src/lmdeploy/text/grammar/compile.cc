@@ -7,6 +7,7 @@
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/core/utf8.h"
 #include "lmdeploy/text/grammar/schema_rules.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -86,6 +87,8 @@ std::shared_ptr<const CompiledGrammar> compile(const ResponseFormat& format,
                                                std::shared_ptr<const Vocabulary> vocabulary,
                                                std::string_view where) {
   const std::string place = place_of(format, where);
+  constexpr uint64_t kMostSteps = 30'000'000;  // about two seconds
+  const WorkLimit limit(place, kMostSteps);
   std::vector<std::string> warnings;
   GrammarBuilder builder(place);
   NodeId start = add_format(builder, format, place, warnings);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -22,6 +23,7 @@ class Numbering {
  public:
   explicit Numbering(std::string_view where) : where_(where) {}
   uint32_t number(const Key& key) {
+    WorkLimit::spend(2);
     const auto [found, is_new] = numbers_.try_emplace(key, static_cast<uint32_t>(numbers_.size()));
     if (is_new) {
       if (numbers_.size() > kMostDfaStates) too_large(where_);

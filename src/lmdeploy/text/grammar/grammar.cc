@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -32,6 +33,7 @@ NodeId GrammarBuilder::add() {
   if (grammar_.nodes.size() >= kMostNodes)
     throw Error(ErrorCode::kInvalidArgument,
                 cat(where_, ": the grammar needs more than ", kMostNodes, " nodes; expected a smaller one"));
+  WorkLimit::spend(4);
   grammar_.nodes.emplace_back();
   return static_cast<NodeId>(grammar_.nodes.size() - 1);
 }

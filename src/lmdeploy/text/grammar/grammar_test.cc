@@ -299,6 +299,19 @@ TEST(Schema, HostileOnesEndInOneError) {
   EXPECT_TRUE(admits(schema_grammar(R"({"type":"string","pattern":"(.*a){20}b"})"),
                      "\"" + std::string(20, 'a') + "b\""));
   expect_schema_error(R"({"type":"string","pattern":"(x|y)*x(x|y){40}$"})", {"#/pattern"});
+  std::string patterns = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 400; ++i)
+    patterns +=
+        cat(i > 0 ? "," : "", "\"p", i, R"(":{"type":"string","pattern":"(x|y)*x(x|y){10}z{)", i, R"(}$"})");
+  expect_schema_error(patterns + "}}", {"expected a"});
+  std::string members = R"({"oneOf":[)";
+  for (int i = 0; i < 450; ++i) {
+    members +=
+        cat(i > 0 ? "," : "", R"({"type":"object","required":["k"],"properties":{"k":{"const":)", i, "}");
+    for (int k = 0; k < 50; ++k) members += cat(R"(,"p)", k, R"(":{})");
+    members += "}}";
+  }
+  expect_schema_error(members + "]}", {"steps"});
 }
 
 TEST(RegexSchema, WholeTextMatches) {

@@ -6,6 +6,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/grammar/dfa.h"
 #include "lmdeploy/text/grammar/regex.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -199,6 +200,7 @@ class Determinizer {
       uint32_t& seen = (at_end ? seen_at_end_ : seen_)[id];
       if (std::exchange(seen, stamp_) == stamp_) continue;
       if (++work_ > kMostWork) too_much("steps");
+      WorkLimit::spend(1);
       const NfaState& state = nfa_.states[id];
       switch (state.kind) {
         case NfaState::Kind::kAccept:
@@ -229,6 +231,7 @@ class Determinizer {
       for (const uint32_t c : alphabet_.of_set[nfa_.states[id].set]) {
         targets[c].push_back(nfa_.states[id].next);
         if (++work_ > kMostWork) too_much("steps");
+        WorkLimit::spend(1);
       }
     std::vector<Dfa::Edge> edges;
     for (size_t c = 0; c < targets.size(); ++c) {

@@ -4,6 +4,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/grammar/shape.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -149,6 +150,7 @@ bool admits(const SchemaDocument& document, const Branch& branch, const Json& va
     if (const Json* constant = part->if_contains("const"); constant != nullptr && !equal(*constant, value))
       return false;
     const Json* list = part->if_contains("enum");
+    WorkLimit::spend(list != nullptr ? list->get_array().size() : 1);
     if (list != nullptr &&
         std::ranges::none_of(list->get_array(), [&](const Json& one) { return equal(one, value); }))
       return false;

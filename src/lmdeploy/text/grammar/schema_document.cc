@@ -7,6 +7,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/grammar/formats.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -239,6 +240,7 @@ bool SchemaDocument::expand_one(Expansion& expansion, Step step) const {
   const Json& schema = *step.schema;
   if (schema.is_bool()) return schema.get_bool();
   if (!schema.is_object()) fail(&schema, "", json_kind(schema), "a schema: an object, true or false");
+  WorkLimit::spend(10 + expansion.seen.size());
   if (is_known(expansion, step)) return true;
   const size_t self = expansion.seen.size();
   if (self >= kMostSchemas || ++*expansion.steps > kMostSteps)

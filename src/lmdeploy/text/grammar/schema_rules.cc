@@ -206,7 +206,7 @@ class SchemaRules {
     for (const std::string& name : shape.properties) {
       const bool fits = admits(document_, names, Json(boost::json::string(name)));
       const NodeId value = fits ? rule(property_schemas(document_, branch, name)) : builder_.add();
-      const bool required = std::ranges::find(shape.required, name) != shape.required.end();
+      const bool required = shape.required.contains(name);
       members.declared.push_back({json_text(name), value, required});
     }
     members.other = other_member(branch, shape, names);

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/grammar/formats.h"
+#include "lmdeploy/text/grammar/work_limit.h"
 
 namespace lmdeploy::grammar {
 namespace {
@@ -31,12 +33,16 @@ class ShapeReader {
 
   void read(const JsonObject& object) {
     object_ = &object;
+    WorkLimit::spend(20);
     read_types();
     read_values();
     read_numbers();
     read_strings();
     read_arrays();
     read_objects();
+  }
+  void finish() {
+    for (const std::string& name : shape_.required) add_property(name);
   }
 
  private:
@@ -171,8 +177,8 @@ class ShapeReader {
   }
 
   void add_property(std::string_view name) {
-    if (std::ranges::find(shape_.properties, name) == shape_.properties.end())
-      shape_.properties.emplace_back(name);
+    WorkLimit::spend(5);
+    if (properties_.emplace(name).second) shape_.properties.emplace_back(name);
   }
 
   void read_objects() {
@@ -190,15 +196,15 @@ class ShapeReader {
     if (!required->is_array()) fail("required", json_kind(*required), "a list of names");
     for (const Json& name : required->get_array()) {
       if (!name.is_string()) fail("required", json_kind(name), "a list of names");
-      const std::string_view text = name.get_string();
-      if (std::ranges::find(shape_.required, text) == shape_.required.end())
-        shape_.required.emplace_back(text);
+      WorkLimit::spend(5);
+      shape_.required.emplace(std::string_view(name.get_string()));
     }
   }
 
   const SchemaDocument& document_;
   Shape& shape_;
   const JsonObject* object_ = nullptr;
+  std::set<std::string, std::less<>> properties_;
 };
 
 // `not` says which types are out; anything else in it is not supported.
@@ -283,8 +289,7 @@ Shape read_shape(const SchemaDocument& document, const Branch& branch) {
   ShapeReader reader(document, shape);
   for (const JsonObject* part : branch) reader.read(*part);
   for (const JsonObject* part : branch) read_not(document, *part, shape);
-  for (const std::string& name : shape.required)
-    if (std::ranges::find(shape.properties, name) == shape.properties.end()) shape.properties.push_back(name);
+  reader.finish();
   return shape;
 }
 

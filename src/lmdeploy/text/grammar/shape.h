@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Shape {
   uint64_t min_properties = 0, max_properties = LengthRange::kNoLimit;
   std::vector<std::string>
       properties;  // declared names in the order in which they stand, then other required ones
-  std::vector<std::string> required;
+  std::set<std::string, std::less<>> required;
 };
 
 Shape read_shape(const SchemaDocument& document, const Branch& branch);

@@ -141,7 +141,7 @@ TEST_F(ClientTest, AConnectionThatTheServerClosedIsReplaced) {
 /// The same, noticed only after the request was sent.
 TEST_F(ClientTest, OrBreaksWhenItIsUsed) {
   RawListener server;
-  std::thread thread([&] {
+  std::jthread thread([&] {
     {
       RawClient first = server.accept();
       first.read_head();
@@ -296,7 +296,7 @@ TEST_F(ClientTest, Tls) {
 TEST_F(ClientTest, NothingIsSmuggledIntoARequest) {
   RawListener server;
   std::string head;
-  std::thread thread([&] {
+  std::jthread thread([&] {
     RawClient connection = server.accept();
     head = connection.read_head();
     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");

@@ -51,7 +51,7 @@ class FakeNode {
   http::Task<> hold(http::Exchange& exchange);
 
   const FakeNodeOptions options_;
-  int port_ = 0;
+  std::atomic<int> port_ = 0;
   std::atomic<int> num_requests_ = 0, num_gone_ = 0, num_terminated_ = 0, status_ = 200, hold_after_ = -1,
                    break_after_ = -1;
   mutable std::mutex mutex_;

@@ -8,6 +8,7 @@ packages=(
   libcurl4-openssl-dev libssl-dev
   libgtest-dev libbenchmark-dev clang-format-14
   python3 python3-dev python3-venv
+  chromium fonts-dejavu-core
 )
 
 missing=()

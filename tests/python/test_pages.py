@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+
 from browser import PHONE, api_server, chromium, playwright, tab
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
@@ -333,8 +334,8 @@ def test_markdown_takes_any_text_in_time(open_tab):
     page = open_tab().open("/ui")
     took = page.evaluate("""async () => {
       const {show} = await import("./pages/markdown.js");
-      const texts = ["*", "**a ", "`", "[", "> ", ">", "- ", "  - ", "#", "|", "|-", "_a", "~~", "1. ", "```\\n", "-", "* ",
-        "\\\\", "<", "\\n", "\\r", "\\t", "[a](", "`` ` ", "- - ", ": -|"].map((text) => text.repeat(20000));
+      const texts = ["*", "**a ", "`", "[", "> ", ">", "- ", "  - ", "#", "|", "|-", "_a", "~~", "1. ", "```\\n", "-",
+        "* ", "\\\\", "<", "\\n", "\\r", "\\t", "[a](", "`` ` ", "- - ", ": -|"].map((text) => text.repeat(20000));
       const target = document.createElement("div");
       let slowest = ["", 0];
       for (const text of texts) {
@@ -518,8 +519,9 @@ def test_everything_has_a_name_and_fits_a_phone(open_tab):
           .filter((node) => node.checkVisibility()).map((node) => [node.id, node.getBoundingClientRect()])
           .filter(([, box]) => box.left < 0 || box.right > innerWidth + 0.5).map(([id]) => id)""")
         assert outside == []
-    nameless = page.evaluate("""() => [...document.querySelectorAll("button, input, textarea, select")].filter((node) =>
-      !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length)).map((node) => node.outerHTML)""")
+    nameless = page.evaluate("""() => [...document.querySelectorAll("button, input, textarea, select")]
+      .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length))
+      .map((node) => node.outerHTML)""")
     assert [html for html in nameless if 'type="button"></button>' not in html] == []
 
 
@@ -529,7 +531,7 @@ def test_long_conversations_follow_the_answer_unless_the_reader_scrolls(open_tab
     script(page, "\n\n".join(f"Paragraph {i}" for i in range(60)))
     say(page, "much")
     wait_for_answer(page)
-    at_end = "() => { const s = document.getElementById('scroll'); return s.scrollHeight - s.scrollTop - s.clientHeight < 60; }"
+    at_end = "(m => m.scrollHeight - m.scrollTop - m.clientHeight < 60)(document.querySelector('main'))"
     page.wait_for_function(at_end)
     page.locator("#scroll").evaluate("node => node.scrollTop = 0")
     expect(page.locator("#to-end")).to_be_visible()

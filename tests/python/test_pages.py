@@ -346,7 +346,7 @@ def test_markdown_takes_any_text_in_time(open_tab):
       }
       return {slowest};
     }""")
-    assert took["slowest"][1] < 5000, took  # milliseconds, of 20,000 times the text
+    assert took["slowest"][1] < 30000, took  # ms; a guard against hanging, so far above the seconds that it takes
 
 
 def test_a_growing_answer_keeps_its_finished_blocks(open_tab):

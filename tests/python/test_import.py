@@ -35,15 +35,11 @@ def test_exports():
     "lmdeploy.turbomind.TurboMind", "lmdeploy.turbomind.EngineConfig", "lmdeploy.pytorch.EngineConfig",
     "lmdeploy.tokenizer.Tokenizer", "lmdeploy.serve.async_engine.AsyncEngine", "lmdeploy.version.version_info",
     "lmdeploy.serve.openai.api_client.APIClient", "lmdeploy.serve.openai.api_client.get_model_list",
+    "lmdeploy.serve.gradio.turbomind_coupled.run_local", "lmdeploy.serve.gradio.app.run_local",
 ])
 def test_documented_import_paths(path):
     module, name = path.rsplit(".", 1)
     assert hasattr(importlib.import_module(module), name)
-
-
-def test_what_comes_with_the_web_page_says_so():
-    with pytest.raises(ImportError, match="not there yet"):
-        importlib.import_module("lmdeploy.serve.gradio.turbomind_coupled")
 
 
 def test_pictures_are_refused_by_name():

@@ -1,1 +1,1 @@
-"""The web page."""
+"""The web page made with the gradio package: ``lmdeploy serve gradio``."""

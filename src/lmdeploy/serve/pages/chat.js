@@ -223,7 +223,8 @@ function painter(node, message) {
 
 function rate(usage, seconds) {
   const tokens = usage.completion_tokens;
-  return `${tokens} ${tokens === 1 ? "token" : "tokens"}, ${(tokens / Math.max(seconds, 0.001)).toFixed(1)}/s`;
+  const speed = seconds > 0.05 && tokens > 1 ? `, ${((tokens - 1) / seconds).toFixed(1)}/s` : "";
+  return `${tokens} ${tokens === 1 ? "token" : "tokens"}${speed}`;
 }
 
 async function receive(message, abort, paint) {
@@ -322,16 +323,24 @@ function send(event) {
   isEditing = false;
   messages.push({role: "user", content: text});
   setInput("");
+  if ($("banner").classList.contains("waiting")) hideBanner();  // what was forgotten is so for good
   answer();
 }
 
-function clear() {
+function replaceConversation(others) {
   stop();
-  messages.length = 0;
+  messages.splice(0, messages.length, ...others);
   isEditing = false;
   save();
   render();
   input.focus();
+}
+
+function clear() {
+  const old = [...messages];
+  replaceConversation([]);
+  const undo = () => { replaceConversation(old); hideBanner(); };
+  showBanner("The conversation is forgotten.", {action: undo, label: "Undo", isWaiting: true});
 }
 
 // --- settings

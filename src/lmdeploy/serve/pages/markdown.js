@@ -17,17 +17,20 @@ function element(name, children = []) {
 
 // --- inline: code, emphasis, links
 
-/** [start of the rest, node] of what begins at `at`, or null when it is plain text. */
-function span(text, at, depth) {
+/**
+ * [start of the rest, node] of what begins at `at`, or null when it is plain text.
+ * unclosed: marks that have no end in the rest of the text, so that none is looked for twice.
+ */
+function span(text, at, depth, unclosed) {
   const mark = text[at];
   if (mark === "`") {
     const ticks = /^`+/.exec(text.slice(at, at + 64))[0];
-    const end = text.indexOf(ticks, at + ticks.length);
-    if (end < 0) return null;
+    const end = unclosed.has(ticks) ? -1 : text.indexOf(ticks, at + ticks.length);
+    if (end < 0) { unclosed.add(ticks); return null; }
     return [end + ticks.length, element("code", [text.slice(at + ticks.length, end).trim()])];
   }
   if (mark === "[") return link(text, at, depth);
-  return emphasis(text, at, depth);
+  return emphasis(text, at, depth, unclosed);
 }
 
 function link(text, at, depth) {
@@ -42,12 +45,13 @@ function link(text, at, depth) {
 
 const EMPHASIS = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
 
-function emphasis(text, at, depth) {
+function emphasis(text, at, depth, unclosed) {
   for (const [mark, name] of EMPHASIS) {
     if (!text.startsWith(mark, at)) continue;
     const start = at + mark.length;
+    if (unclosed.has(mark) || /\s/.test(text[start] ?? " ")) return null;
     const end = closing(text, mark, start);
-    if (end < 0) return null;
+    if (end < 0) { unclosed.add(mark); return null; }
     const inWord = mark[0] === "_" && (/\w/.test(text[at - 1] ?? "") || /\w/.test(text[end + mark.length] ?? ""));
     if (inWord) return null;
     return [end + mark.length, element(name, inline(text.slice(start, end), depth + 1))];
@@ -57,7 +61,6 @@ function emphasis(text, at, depth) {
 
 /** Where `mark` ends what starts at `start`: not after a blank, not empty. */
 function closing(text, mark, start) {
-  if (/\s/.test(text[start] ?? " ")) return -1;
   for (let end = text.indexOf(mark, start + 1); end >= 0; end = text.indexOf(mark, end + 1)) {
     if (/\s/.test(text[end - 1])) continue;
     if (mark.length === 1 && text[end + 1] === mark) { end += 1; continue; }  // the "**" inside "*a **b** c*"
@@ -70,6 +73,7 @@ function closing(text, mark, start) {
 function inline(text, depth = 0) {
   if (depth >= MAX_DEPTH) return [text];
   const nodes = [];
+  const unclosed = new Set();
   let plain = "";
   for (let at = 0; at < text.length;) {
     if (text[at] === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) {
@@ -77,7 +81,7 @@ function inline(text, depth = 0) {
       at += 2;
       continue;
     }
-    const found = "`[*_~".includes(text[at]) ? span(text, at, depth) : null;
+    const found = "`[*_~".includes(text[at]) ? span(text, at, depth, unclosed) : null;
     if (!found) {
       plain += text[at];
       at += 1;

@@ -15,12 +15,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import pathlib
 import random
 import re
 import resource
+import select
 import shutil
 import socket
 import subprocess
@@ -47,6 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--streams", type=int, default=50, help="connections that stream")
     parser.add_argument("--rounds", type=int, default=2, help="requests of each streaming connection")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each answer")
+    parser.add_argument("--share", type=float, default=1.0, help="of the time in which each of them streams; (0, 1]")
+    parser.add_argument("--probe", help=argparse.SUPPRESS)
     parser.add_argument("--soak", type=int, default=0, metavar="REQUESTS")
     parser.add_argument("--concurrency", type=int, default=32, help="of --soak")
     parser.add_argument("--seed", type=int, default=1)
@@ -131,14 +135,35 @@ async def health_status(server: Server) -> int:
         connection.close()
 
 
-async def probe(server: Server, latencies: list[float], stop: asyncio.Event) -> None:
-    """Times /health on new connections."""
-    while not stop.is_set():
+class Probe:
+    """A process of its own that times /health on one connection, so that what holds up this one is not counted."""
+
+    def __init__(self, url: str):
+        self.process = subprocess.Popen([sys.executable, __file__, "--probe", url], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self.process.stdout.readline()  # type: ignore[union-attr]  # it runs
+
+    def stop(self) -> list[float]:
+        """Milliseconds of each answer."""
+        return json.loads(self.process.communicate()[0])
+
+
+def run_probe(url: str) -> int:
+    """Until standard input is closed."""
+    address = Connection(url)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
+    latencies = []
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0.01)[0]:
         begun = time.perf_counter()
-        if await health_status(server) != 200:
-            raise SystemExit("/health did not answer 200")
+        connection.request("GET", "/health")
+        reply = connection.getresponse()
+        reply.read()
+        if reply.status != 200:
+            raise SystemExit(f"/health: status {reply.status}")
         latencies.append((time.perf_counter() - begun) * 1e3)
-        await asyncio.sleep(0.02)
+    print(json.dumps(latencies))
+    return 0
 
 
 def body_of(args: argparse.Namespace, stream: bool) -> dict:
@@ -156,29 +181,29 @@ class Phase:
 
 
 async def phase(server: Server, args: argparse.Namespace, stream: bool) -> Phase:
-    async def one() -> list:
-        return [await ask(server.url, "/v1/completions", body_of(args, stream)) for _ in range(args.rounds)]
+    async def one(i: int) -> list:
+        """Pauses that leave the connection busy for its share of the time."""
+        replies = []
+        await asyncio.sleep((1 - args.share) * i / args.streams)
+        for _ in range(args.rounds):
+            replies.append(await ask(server.url, "/v1/completions", body_of(args, stream)))
+            await asyncio.sleep(replies[-1].latency * (1 / args.share - 1))
+        return replies
 
-    latencies: list[float] = []
-    stop = asyncio.Event()
+    probe = Probe(server.url)
     start, before = time.monotonic(), server.cpu_seconds()
-    prober = asyncio.create_task(probe(server, latencies, stop))
-    replies = [reply for of_one in await asyncio.gather(*(one() for _ in range(args.streams))) for reply in of_one]
+    replies = [reply for of_one in await asyncio.gather(*map(one, range(args.streams))) for reply in of_one]
     seconds, after = time.monotonic() - start, server.cpu_seconds()
-    stop.set()
-    await prober
+    latencies = probe.stop()
     tokens = max(sum(reply.completion_tokens for reply in replies), 1)
     return Phase((after[0] - before[0]) / tokens * 1e6, (after[1] - before[1]) / tokens * 1e6, tokens / seconds,
                  [reply.error for reply in replies if reply.error], latencies)
 
 
 async def load(server: Server, args: argparse.Namespace) -> int:
-    quiet: list[float] = []
-    stop = asyncio.Event()
-    prober = asyncio.create_task(probe(server, quiet, stop))
-    await asyncio.sleep(1)
-    stop.set()
-    await prober
+    probe = Probe(server.url)
+    await asyncio.sleep(1.5)
+    quiet = probe.stop()
     host, port = Connection(server.url).host, Connection(server.url).port
     idle = [await asyncio.open_connection(host, port) for _ in range(args.idle)]
     await phase(server, args, stream=True)  # warm-up
@@ -278,6 +303,10 @@ async def soak(server: Server, args: argparse.Namespace) -> int:
 def main(words: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(words)
+    if args.probe:
+        return run_probe(args.probe)
+    if not 0 < args.share <= 1:
+        parser.error("--share is in (0, 1]")
     if (args.model is None) == (args.url is None) or (args.url is not None and args.pid is None):
         parser.error("expected --model MODEL, or --url URL and --pid PID")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

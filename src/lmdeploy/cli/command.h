@@ -26,6 +26,7 @@ void add_api_server_command(CLI::App& serve, CommandContext& context);
 /// `serve`: the group that add_missing_commands() makes.
 void add_proxy_command(CLI::App& serve, CommandContext& context);
 void add_api_client_command(CLI::App& serve, CommandContext& context);
+void add_gradio_command(CLI::App& serve, CommandContext& context);
 void add_list_command(CLI::App& program, CommandContext& context);
 void add_check_env_command(CLI::App& program, CommandContext& context);
 void add_convert_command(CLI::App& program, CommandContext& context);

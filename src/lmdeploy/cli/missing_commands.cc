@@ -19,7 +19,6 @@ struct MissingCommand {
 constexpr const char* kUseCheckpoint = "a checkpoint that is quantised already (GGUF Q4 to Q8)";
 
 constexpr MissingCommand kServe[] = {
-    {"gradio", "Web page to chat with a model", "lmdeploy chat MODEL"},
     {"triton_client", "Terminal client of a Triton server", "lmdeploy chat MODEL"},
 };
 constexpr MissingCommand kLite[] = {

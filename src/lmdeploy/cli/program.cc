@@ -103,6 +103,7 @@ int run_program(const std::vector<std::string>& arguments, std::ostream& out, st
     add_api_server_command(*program.get_subcommand("serve"), context);
     add_proxy_command(*program.get_subcommand("serve"), context);
     add_api_client_command(*program.get_subcommand("serve"), context);
+    add_gradio_command(*program.get_subcommand("serve"), context);
     add_convert_command(program, context);
     add_list_command(program, context);
     add_check_env_command(program, context);

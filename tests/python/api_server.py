@@ -147,19 +147,19 @@ class OpenStream:
 
     def read_events(self, count: int) -> None:
         while self.received.count(b"data: ") < count:
-            self._receive()
+            self.receive()
 
     def status(self) -> int:
         while b"\r\n" not in self.received:
-            self._receive()
+            self.receive()
         return int(self.received.split(b" ", 2)[1])
 
     def read_all(self) -> bytes:
         while not self.received.endswith(b"0\r\n\r\n"):
-            self._receive()
+            self.receive()
         return self.received
 
-    def _receive(self) -> None:
+    def receive(self) -> None:
         data = self.socket.recv(65536)
         assert data, f"the connection was closed after {self.received[-300:]!r}"
         self.received += data

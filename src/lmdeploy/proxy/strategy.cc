@@ -49,13 +49,19 @@ double load(const Candidate& c) { return static_cast<double>(c.unfinished) / c.s
 
 size_t by_observed_latency(const Candidates& candidates, uint64_t random) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const auto is_new = [](const Candidate& c) { return !c.mean_latency; };
+  int64_t busiest = std::numeric_limits<int64_t>::min();
+  for (const Candidate& c : candidates)
+    if (c.mean_latency) busiest = std::max(busiest, c.unfinished);
+  const bool all_are_new = busiest == std::numeric_limits<int64_t>::min();
+  const auto is_new = [&](const Candidate& c) {
+    return !c.mean_latency && (all_are_new || c.unfinished <= busiest);
+  };
   if (std::any_of(candidates.begin(), candidates.end(), is_new))
     return least(candidates, random, [&](const Candidate& c) { return is_new(c) ? load(c) : kNever; });
   double least_mean = kNever;
   int64_t least_unfinished = std::numeric_limits<int64_t>::max();
   for (const Candidate& c : candidates) {
-    least_mean = std::min(least_mean, *c.mean_latency);
+    least_mean = std::min(least_mean, c.mean_latency.value_or(kNever));
     least_unfinished = std::min(least_unfinished, c.unfinished);
   }
   const auto is_due = [&](const Candidate& c) {
@@ -64,7 +70,7 @@ size_t by_observed_latency(const Candidates& candidates, uint64_t random) {
   if (std::any_of(candidates.begin(), candidates.end(), is_due))
     return least(candidates, random, [&](const Candidate& c) { return is_due(c) ? 0 : kNever; });
   return least(candidates, random, [&](const Candidate& c) {
-    return *c.mean_latency <= 1.1 * least_mean ? static_cast<double>(c.unfinished) : kNever;
+    return c.mean_latency.value_or(kNever) <= 1.1 * least_mean ? static_cast<double>(c.unfinished) : kNever;
   });
 }
 

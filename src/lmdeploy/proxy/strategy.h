@@ -26,7 +26,8 @@ struct Candidate {
 /// prompt's beginning.
 /// - random: by speed.
 /// - min_expected_latency: the least unfinished / speed; a random one of equals.
-/// - min_observed_latency: one without history; else one that was passed over three times per node and has
+/// - min_observed_latency: one without history, unless it has more to do than all others already; else one
+/// that was passed over three times per node and has
 ///   least to do, so that an old bad mean does not last; else of those whose mean is within 10 % of the
 ///   least, the one with the fewest unfinished.
 /// - prefix_aware: the same node for the same prefix (rendezvous hashing, weighted by speed), unless it has a

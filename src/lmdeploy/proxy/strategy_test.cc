@@ -130,7 +130,9 @@ TEST(Strategy, MinObservedLatency) {
   const auto chosen = [](const std::vector<Candidate>& candidates) {
     return choose(Strategy::kMinObservedLatency, candidates, 1, 0);
   };
-  EXPECT_EQ(chosen({{1, 0, 1.0, 0, 0}, {1, 9, {}, 0, 0}}), 1u);    // without history first
+  EXPECT_EQ(chosen({{1, 9, 1.0, 0, 0}, {1, 9, {}, 0, 0}}), 1u);   // without history first
+  EXPECT_EQ(chosen({{1, 9, 1.0, 0, 0}, {1, 10, {}, 0, 0}}), 0u);  // but not all at once
+  EXPECT_EQ(chosen({{1, 9, {}, 0, 0}, {1, 8, {}, 0, 0}}), 1u);
   EXPECT_EQ(chosen({{1, 9, 1.0, 0, 0}, {1, 0, 2.0, 5, 0}}), 0u);   // the least mean, whatever it works on
   EXPECT_EQ(chosen({{1, 9, 1.0, 0, 0}, {1, 5, 1.09, 0, 0}}), 1u);  // within 10 %: the fewest unfinished
   EXPECT_EQ(chosen({{1, 9, 1.0, 0, 0}, {1, 0, 2.0, 6, 0}}), 1u);   // passed over for long

@@ -403,7 +403,7 @@ def test_sessions_of_the_server(server):
     assert again["history_tokens"] == 0
 
 
-@pytest.mark.parametrize("keep", [True])
+@pytest.mark.parametrize("keep", [False, True])
 def test_f53_a_conversation_whose_client_goes_away(endless_server, keep):
     server = endless_server("--session-len", "60000", "--max-batch-size", "1")
     fields = {"prompt": "a", "request_output_len": 50000, "ignore_eos": True, "temperature": 0}

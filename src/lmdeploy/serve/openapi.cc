@@ -21,12 +21,18 @@ JsonObject answer(std::string_view path) {
   return answer;
 }
 
+Json error_schema(std::string_view path) {
+  if (!path.starts_with("/v1/messages")) return reference("ErrorResponse");
+  return JsonObject{{"anyOf", JsonArray{reference("AnthropicError"), reference("ErrorResponse")}}};
+}
+
 JsonObject operation(const Route& route) {
   std::string id = std::string(route.method) + route.path;
   for (char& c : id)
     if (c == '/' || c == '.') c = '_';
-  const JsonObject error{{"description", "An error"}, {"content", json_content(reference("ErrorResponse"))}};
+  const JsonObject error{{"description", "An error"}, {"content", json_content(error_schema(route.path))}};
   JsonObject answers{{"200", answer(route.path)}, {"default", error}};
+  if (std::string_view(route.path) == "/health") answers["503"] = answer(route.path);
   JsonObject operation{{"summary", route.summary}, {"operationId", id}, {"responses", std::move(answers)}};
   if (route.fields != nullptr)
     operation["requestBody"] =

@@ -137,6 +137,54 @@ constexpr const char* kSchemas = R"json({
       "status": {"enum": ["healthy", "initializing", "sleeping", "unhealthy"]}, "message": {"type": "string"}}},
   "SleepState": {
     "type": "object", "required": ["is_sleeping"], "properties": {"is_sleeping": {"type": "boolean"}}},
+  "AnthropicError": {
+    "type": "object", "required": ["type", "error"],
+    "properties": {
+      "type": {"const": "error"},
+      "error": {
+        "type": "object", "required": ["type", "message"],
+        "properties": {"type": {"type": "string"}, "message": {"type": "string"}}}}},
+  "AnthropicMessage": {
+    "type": "object", "required": ["id", "type", "role", "model", "content", "stop_reason", "usage"],
+    "properties": {
+      "id": {"type": "string"}, "type": {"const": "message"}, "role": {"const": "assistant"},
+      "model": {"type": "string"},
+      "content": {
+        "type": "array", "items": {
+          "type": "object", "required": ["type"],
+          "properties": {"type": {"enum": ["text", "thinking", "tool_use"]}, "text": {"type": "string"}}}},
+      "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use"]},
+      "stop_sequence": {"type": ["string", "null"]},
+      "usage": {
+        "type": "object", "required": ["input_tokens", "output_tokens"],
+        "properties": {
+          "input_tokens": {"type": "integer", "minimum": 0}, "output_tokens": {"type": "integer", "minimum": 0},
+          "cache_read_input_tokens": {"type": "integer", "minimum": 0}}}}},
+  "AnthropicTokenCount": {
+    "type": "object", "required": ["input_tokens"], "properties": {"input_tokens": {"type": "integer"}}},
+  "AnthropicModelList": {
+    "type": "object", "required": ["data", "has_more", "first_id", "last_id"],
+    "properties": {
+      "has_more": {"type": "boolean"}, "first_id": {"type": "string"}, "last_id": {"type": "string"},
+      "data": {
+        "type": "array", "items": {
+          "type": "object", "required": ["type", "id", "display_name", "created_at"],
+          "properties": {"type": {"const": "model"}, "id": {"type": "string"}}}}}},
+  "OpenAIResponse": {
+    "type": "object", "required": ["id", "object", "created_at", "status", "output", "usage"],
+    "properties": {
+      "id": {"type": "string"}, "object": {"const": "response"}, "created_at": {"type": "integer"},
+      "status": {"enum": ["completed", "incomplete", "failed", "in_progress"]},
+      "error": {"type": ["object", "null"]}, "incomplete_details": {"type": ["object", "null"]},
+      "output": {
+        "type": "array", "items": {
+          "type": "object", "required": ["id", "type", "status"],
+          "properties": {"type": {"enum": ["message", "reasoning", "function_call"]}}}},
+      "usage": {
+        "type": ["object", "null"], "required": ["input_tokens", "output_tokens", "total_tokens"],
+        "properties": {
+          "input_tokens": {"type": "integer"}, "output_tokens": {"type": "integer"},
+          "total_tokens": {"type": "integer"}}}}},
   "AnyObject": {"type": "object"}
 })json";
 
@@ -152,6 +200,10 @@ const std::map<std::string_view, std::vector<ResponseContent>>& contents() {
       {"/v1/decode", {{kJson, "DecodeResponse"}}},
       {"/v1/render", {{kJson, "RenderResponse"}}},
       {"/v1/chat/interactive", {{kJson, "InteractiveResponse"}, {kEvents, ""}}},
+      {"/v1/messages", {{kJson, "AnthropicMessage"}, {kEvents, ""}}},
+      {"/v1/messages/count_tokens", {{kJson, "AnthropicTokenCount"}}},
+      {"/anthropic/v1/models", {{kJson, "AnthropicModelList"}}},
+      {"/v1/responses", {{kJson, "OpenAIResponse"}, {kEvents, ""}}},
       {"/generate", {{kJson, "GenerateResponse"}, {kEvents, ""}}},
       {"/get_ppl", {{kJson, "PplResponse"}}},
       {"/is_sleeping", {{kJson, "SleepState"}}},

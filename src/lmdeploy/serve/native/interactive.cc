@@ -1,4 +1,5 @@
 // POST /v1/chat/interactive: conversations that the server keeps (LMDeploy up to 0.9).
+#include <exception>
 #include <limits>
 
 #include "lmdeploy/serve/api_error.h"
@@ -158,6 +159,7 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
   RunningTurn turn{std::move(place), std::move(pipeline), std::move(lease),
                    std::move(entry), std::move(answers),  history_tokens};
   std::optional<ApiErrorInfo> failure;
+  std::exception_ptr gone;
   try {
     if (request.stream)
       co_await send_stream(exchange, turn);
@@ -165,11 +167,14 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
       co_await send_whole(exchange, turn);
   } catch (const ApiError& error) {
     failure = error.info();
+  } catch (const http::ClientGone&) {
+    gone = std::current_exception();
   }
   if (!request.keep || failure) {
     turn.pipeline->end_session(turn.lease.session());
     service.sessions().forget(id);
   }
+  if (gone) std::rethrow_exception(gone);
   if (!failure) co_return;
   const std::optional<Json> full = full_answer(*failure, history_tokens);
   if (!full || exchange.answered()) throw ApiError(*failure);

@@ -58,7 +58,8 @@ std::shared_ptr<Pipeline> ScriptedServer::make_pipeline(const ScriptOptions& opt
     if (endless) place %= answer.size();
     return place < answer.size() ? static_cast<int>(static_cast<uint8_t>(answer[place])) : kImEnd;
   };
-  model->before_step = [this](const StepInput&) {
+  model->before_step = [this, time = options.step_time](const StepInput&) {
+    std::this_thread::sleep_for(time);
     while (gate_closed_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   LoadedModel loaded;
@@ -116,6 +117,10 @@ void ScriptedServer::await_running(int64_t count) {
         return stats.running + stats.waiting == count;
       },
       "requests to run");
+}
+
+void ScriptedServer::await_admitted(int64_t count) {
+  await([&] { return server_->service().admission().counts().running == count; }, "requests to be admitted");
 }
 
 std::vector<Json> events_of(const std::string& body) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@ struct ScriptOptions {
   std::string answer = "Hello";
   bool endless = false;
   int64_t session_len = 2048, max_batch_size = 8;
+  std::chrono::milliseconds step_time{0};  // the least that a step takes
   bool prefix_caching = false;
   ServiceOptions service = {};
   http::ServerOptions http = {};
@@ -49,6 +51,8 @@ class ScriptedServer {
   /// seconds.
   void await_idle();
   void await_running(int64_t count);
+  /// Returns when so many requests have their place in the engine.
+  void await_admitted(int64_t count);
 
  private:
   std::shared_ptr<Pipeline> make_pipeline(const ScriptOptions& options);

@@ -70,10 +70,17 @@ TEST(ApiServer, KeysProtectAllButOpenRoutes) {
 }
 
 TEST(ApiServer, ClientsThatGoAwayFreeTheirPlace) {
-  ScriptedServer server({.answer = "endless ", .endless = true, .max_batch_size = 1});
+  // Its answer would take two minutes.
+  ScriptedServer server({.answer = "endless ",
+                         .endless = true,
+                         .session_len = 1 << 16,
+                         .max_batch_size = 1,
+                         .step_time = std::chrono::milliseconds(2)});
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}]})";
+  const std::string stream_body = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
   for (int i = 0; i < 20; ++i) {
     RawClient client = server.connect();
-    client.send(post_text(kChat, i % 2 == 0 ? kStreamBody : kBody));
+    client.send(post_text(kChat, i % 2 == 0 ? stream_body : body));
     server.await_running(1);
     if (i % 2 == 0) client.read_some();
     i % 3 == 0 ? client.reset() : client.close();
@@ -105,7 +112,7 @@ TEST(ApiServer, QueueLimitAndTimeout) {
   EXPECT_TRUE(refused.headers.contains("retry-after"));
   server.open_gate();
   for (RawClient& client : clients) EXPECT_EQ(client.read_reply().status, 200);
-  EXPECT_EQ(server.server().service().admission().counts().running, 0);
+  server.await_admitted(0);
 }
 
 TEST(ApiServer, WaitingTooLong) {
@@ -116,7 +123,7 @@ TEST(ApiServer, WaitingTooLong) {
   server.close_gate();
   RawClient first = server.connect();
   first.send(post_text(kChat, kBody));
-  server.await_running(1);
+  server.await_admitted(1);
   EXPECT_EQ(server.post(kChat, kBody).status, 503);
   EXPECT_EQ(server.server().service().admission().counts().waiting, 0);
   server.open_gate();
@@ -130,7 +137,7 @@ TEST(ApiServer, QueuedClientThatGoesAwayLeavesTheQueue) {
   server.close_gate();
   RawClient first = server.connect();
   first.send(post_text(kChat, kBody));
-  server.await_running(1);
+  server.await_admitted(1);
   RawClient second = server.connect();
   second.send(post_text(kChat, kBody));
   const auto waiting = [&] { return server.server().service().admission().counts().waiting; };

@@ -102,7 +102,7 @@ void add_service_flags(CLI::App& command, ServerFlags& flags) {
       ->transform(integer_in(0, kMaxInt / 1000));
   command
       .add_option("--max-log-len", service.max_log_len,
-                  "Characters of prompts in the log (level INFO); none by default")
+                  "Bytes of each prompt in the log (level INFO); none by default")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
   command.add_flag("--disable-fastapi-docs", flags.disable_docs,

@@ -1,10 +1,28 @@
 #include "lmdeploy/serve/generation.h"
 
+#include <algorithm>
 #include <ctime>
 
+#include "lmdeploy/core/log.h"
+#include "lmdeploy/core/utf8.h"
 #include "lmdeploy/serve/sse.h"
 
 namespace lmdeploy {
+namespace {
+
+/// The beginning of each prompt, where --max-log-len asks for it: nothing of them is logged otherwise.
+void log_prompts(const GenerationRequest& request, const Pipeline& pipeline, const http::Request& from,
+                 int64_t max_len) {
+  const auto tokenizer = pipeline.tokenizer();
+  if (max_len == 0 || tokenizer == nullptr || !log_enabled(LogLevel::kInfo)) return;
+  for (const std::vector<int>& prompt : request.prompts) {
+    std::string text = tokenizer->decode(prompt, /*skip_special_tokens=*/false);
+    text.resize(std::min(text.size(), static_cast<size_t>(max_len)));
+    LMD_LOG(kInfo, from.id, " prompt of ", prompt.size(), " tokens: ", to_json_text(Json(repair_utf8(text))));
+  }
+}
+
+}  // namespace
 
 JsonObject Generation::usage(size_t answers_per_prompt) const {
   int64_t prompt = 0, cached = 0, generated = 0;
@@ -25,6 +43,7 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
                                         GenerationRequest request) {
   Admission::Place place = co_await service.admission().enter(exchange);
   std::shared_ptr<Pipeline> pipeline = service.pipeline();
+  log_prompts(request, *pipeline, exchange.request(), service.options().max_log_len);
   auto answers = std::make_unique<Answers>(exchange);
   RequestRegistry::Entry entry = service.requests().add(request.session_id, answers->signal());
   const auto submit = [&] {

@@ -30,7 +30,7 @@ struct ServiceOptions {
   bool enable_metrics = true;    // /metrics at all
   bool allow_terminate = false;  // /terminate
   bool enable_abort = false;     // /abort_request
-  int64_t max_log_len = 0;       // characters of prompts in the log; 0: none
+  int64_t max_log_len = 0;       // bytes of each prompt in the log; 0: none
   /// Opens the model again after sleep.
   std::function<std::shared_ptr<Pipeline>()> open_model;
   std::function<void()> terminate;  // asks the program to end

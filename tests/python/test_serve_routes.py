@@ -113,7 +113,7 @@ def test_f69_the_rest(server):
              ("POST", "/v1/chat/completions", {"messages": HELLO}, {"Content-Type": "text/plain"}, 415),
              ("GET", "/v1/chat/completions", None, {}, 405), ("POST", "/v1/models", {}, {}, 405),
              ("DELETE", "/health", None, {}, 405), ("GET", "/v1/nothing", None, {}, 404),
-             ("GET", "/v1/models/", None, {}, 404), ("POST", "/", {}, {}, 404)]
+             ("GET", "/v1/models/", None, {}, 404), ("POST", "/", {}, {}, 405)]
     for method, path, body, headers, status in cases:
         answer = server.request(method, path, body, headers)
         assert answer.status == status, (method, path, answer.body)

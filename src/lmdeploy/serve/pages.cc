@@ -122,8 +122,11 @@ bool matches_etag(std::string_view if_none_match, std::string_view etag) {
 
 http::Task<> serve_page(Page page, http::Exchange& exchange) {
   const http::Request& request = exchange.request();
-  if (request.method != "GET" && request.method != "HEAD")
-    throw ApiError({405, cat(request.method, " ", request.url.path, ": expected GET"), {}, {}});
+  if (request.method != "GET" && request.method != "HEAD") {
+    ApiErrorInfo info{405, cat(request.method, " ", request.url.path, ": expected GET"), {}, {}};
+    info.allow = "GET, HEAD";
+    throw ApiError(info);
+  }
   http::Response response = page_head(page);
   const std::string* known = request.headers.find("If-None-Match");
   const std::string* codings = request.headers.find("Accept-Encoding");

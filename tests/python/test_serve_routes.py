@@ -234,8 +234,6 @@ def test_f53_clients_that_go_away(endless_server):
     server.wait_until(lambda values: values["num_requests_running"] == values["num_requests_waiting"] ==
                       values["num_used_blocks"] == values["num_api_requests_routed"] == 0 and
                       values["num_free_blocks"] + values["num_cached_blocks"] == before["num_free_blocks"])
-    after = server.metrics()
-    assert after["num_free_blocks"] + after["num_cached_blocks"] == before["num_free_blocks"]
     assert server.ended("abort") >= 50
     assert server.post("/v1/completions", prompt="a", max_tokens=2).status == 200
 

@@ -1,11 +1,9 @@
 // `lmdeploy serve api_server`: flags, the server, and its life from loading to the last answer.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -16,7 +14,7 @@
 #include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/cli/model_arguments.h"
 #include "lmdeploy/cli/progress_bar.h"
-#include "lmdeploy/cli/stop_signals.h"
+#include "lmdeploy/cli/server_life.h"
 #include "lmdeploy/cli/terminal_mode.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
@@ -134,14 +132,6 @@ void add_more_engine_flags(CLI::App& command, ServerFlags& flags) {
   add("--hf-overrides", flags.hf_overrides, "JSON object merged over the checkpoint's config.json");
 }
 
-std::string environment_file(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before other threads start
-  if (value == nullptr || *value == '\0')
-    throw Error(ErrorCode::kInvalidArgument,
-                cat("--ssl: the environment variable ", name, " is not set; it names a PEM file"));
-  return value;
-}
-
 /// What the flags say, in the terms of the server. Throws Error.
 void complete(ServerFlags& flags, const Console& console) {
   flags.engine.apply(console);
@@ -167,16 +157,7 @@ void complete(ServerFlags& flags, const Console& console) {
       (flags.service.admission.max_waiting > 0 || flags.queue_timeout_s > 0))
     flags.service.admission.max_running = config.max_batch_size.value_or(128);
   flags.http.max_body_bytes = static_cast<size_t>(flags.max_body_mib) << 20;
-  if (flags.ssl)
-    flags.http.tls = http::TlsFiles{environment_file("SSL_CERTFILE"), environment_file("SSL_KEYFILE")};
-}
-
-/// Each connection takes one, and so do the files of the model.
-void allow_many_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  if (flags.ssl) flags.http.tls = tls_from_environment();
 }
 
 std::shared_ptr<Pipeline> open_model(PipelineConfig config, const Console& console) {
@@ -224,22 +205,6 @@ void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
 
 int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }
 
-/// Running requests get their time; a second signal ends everything at once.
-void drain(ApiServer& server, StopSignals& signals, const ServerFlags& flags, int first_signal,
-           const Console& console) {
-  std::atomic<bool> drained = false;
-  std::thread waiter([&] {
-    if (!server.drain(std::chrono::seconds(flags.shutdown_timeout_s)))
-      console.err << "lmdeploy: requests that did not end within --shutdown-timeout are cut off" << std::endl;
-    drained = true;
-    signals.wake();
-  });
-  while (!drained)
-    if (const int signal = signals.wait(); signal != 0 && !drained)
-      _exit(128 + (first_signal == 0 ? signal : first_signal));
-  waiter.join();
-}
-
 int run_server(ServerFlags& flags, const CommandContext& context) {
   const Console& console = context.console;
   set_log_level(chosen_log_level(flags.engine.log_level, context.environment, "WARNING"));
@@ -266,7 +231,8 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
     announced = true;
   }
   server.service().set_state(ServiceState::kStopping);
-  drain(server, signals, flags, signal, console);
+  const auto drain = [&] { return server.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
+  drain_or_exit(drain, signals, signal, console);
   server.stop();
   return exit_code(signal);
 }

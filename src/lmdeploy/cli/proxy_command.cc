@@ -1,21 +1,17 @@
 // `lmdeploy serve proxy`: flags, the proxy, and its life until a signal.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 #include "lmdeploy/cli/command.h"
+#include "lmdeploy/cli/engine_arguments.h"
 #include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/cli/limited_flags.h"
-#include "lmdeploy/cli/stop_signals.h"
+#include "lmdeploy/cli/server_life.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/proxy/proxy.h"
@@ -55,8 +51,8 @@ const std::vector<LimitedFlag>& limited_flags() {
        {"RoCE", "IB"},
        {"RoCE"},
        "--serving-strategy Hybrid"},
-      {"--dummy-prefill", "", kGroup, "Not supported", {}, {}, "--serving-strategy Hybrid"},
-      {"--disable-gdr", "", kGroup, "Not supported", {}, {}, "--serving-strategy Hybrid"},
+      {"--dummy-prefill", "", kGroup, "Not supported", {}, {}, "use --serving-strategy Hybrid"},
+      {"--disable-gdr", "", kGroup, "Not supported", {}, {}, "use --serving-strategy Hybrid"},
   };
   return flags;
 }
@@ -78,14 +74,6 @@ std::chrono::seconds seconds_of(const char* name, int64_t fallback, int64_t leas
   return std::chrono::seconds(value);
 }
 
-std::string pem_file(const char* name) {
-  const std::string path = variable(name);
-  if (path.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                cat("--ssl: the environment variable ", name, " is not set; it names a PEM file"));
-  return path;
-}
-
 /// Where programs keep what should last (XDG base directories, "state").
 std::string default_node_file() {
   const std::string state = variable("XDG_STATE_HOME"), home = variable("HOME");
@@ -93,22 +81,8 @@ std::string default_node_file() {
   return (state.empty() ? home + "/.local/state" : state) + "/lmdeploy/proxy_config.json";
 }
 
-void set_log(const ProxyFlags& flags, const Environment& environment) {
-  const bool from_flag = !flags.log_level.empty();
-  const std::string& name = from_flag ? flags.log_level : environment.log_level;
-  try {
-    set_log_level(log_level_from_string(name.empty() ? "WARNING" : name));
-  } catch (const Error& error) {
-    throw Error(error.code(), cat(from_flag ? "--log-level" : "TM_LOG_LEVEL", ": ", error.what()));
-  }
-}
-
 void complete(ProxyFlags& flags) {
   flags.limited.check();
-  for (const char* name : {"--dummy-prefill", "--disable-gdr"})
-    if (flags.limited.given(name))
-      throw Error(ErrorCode::kUnsupported,
-                  cat("not supported yet: ", name, "; use --serving-strategy Hybrid"));
   proxy::ProxyOptions& options = flags.options;
   options.strategy = proxy::strategy_from_string(flags.strategy);
   std::erase(options.api_keys, "");
@@ -118,34 +92,11 @@ void complete(ProxyFlags& flags) {
   options.probes.interval = seconds_of("LMDEPLOY_CONTROLLER_HEART_BEAT_EXPIRATION", 90, 1);
   const std::chrono::seconds limit = seconds_of("AIOHTTP_TIMEOUT", 0, 0);
   options.client.answer_timeout = options.client.piece_timeout = limit;
-  if (flags.ssl) options.server.tls = http::TlsFiles{pem_file("SSL_CERTFILE"), pem_file("SSL_KEYFILE")};
-}
-
-/// Each request takes two: one to the client, one to the node.
-void allow_many_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/// Running requests get their time; a second signal ends everything at once.
-void drain(proxy::Proxy& proxy, StopSignals& signals, const ProxyFlags& flags, int first_signal,
-           const Console& console) {
-  std::atomic<bool> drained = false;
-  std::thread waiter([&] {
-    if (!proxy.drain(std::chrono::seconds(flags.shutdown_timeout_s)))
-      console.err << "lmdeploy: requests that did not end within --shutdown-timeout are cut off" << std::endl;
-    drained = true;
-    signals.wake();
-  });
-  while (!drained)
-    if (signals.wait() != 0 && !drained) _exit(128 + first_signal);
-  waiter.join();
+  if (flags.ssl) options.server.tls = tls_from_environment();
 }
 
 int run_proxy(ProxyFlags& flags, const CommandContext& context) {
-  set_log(flags, context.environment);
+  set_log_level(chosen_log_level(flags.log_level, context.environment, "WARNING"));
   complete(flags);
   allow_many_files();
   StopSignals signals;
@@ -153,7 +104,8 @@ int run_proxy(ProxyFlags& flags, const CommandContext& context) {
   context.console.out << "The proxy listens on " << (flags.ssl ? "https" : "http") << "://"
                       << flags.options.server.address << ":" << proxy.port() << std::endl;
   const int signal = signals.wait();
-  drain(proxy, signals, flags, signal, context.console);
+  const auto drain = [&] { return proxy.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
+  drain_or_exit(drain, signals, signal, context.console);
   proxy.stop();
   return signal == SIGINT ? 130 : 0;
 }

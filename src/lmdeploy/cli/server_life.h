@@ -1,0 +1,24 @@
+// What the servers of the command line share from their start to their end.
+#pragma once
+
+#include <functional>
+
+#include "lmdeploy/cli/console.h"
+#include "lmdeploy/cli/stop_signals.h"
+#include "lmdeploy/http/server.h"
+
+namespace lmdeploy {
+
+/// As many open files as the system lets this process have: each connection takes one.
+void allow_many_files();
+
+/// The files that SSL_CERTFILE and SSL_KEYFILE name. Throws Error(kInvalidArgument) naming the one that is
+/// not set.
+http::TlsFiles tls_from_environment();
+
+/// Runs `drain`, which waits for running requests and says whether all have ended. A second signal ends the
+/// process at once, with the code of the first; `first_signal` 0: there was none.
+void drain_or_exit(const std::function<bool()>& drain, StopSignals& signals, int first_signal,
+                   const Console& console);
+
+}  // namespace lmdeploy

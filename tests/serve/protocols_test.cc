@@ -226,6 +226,8 @@ TEST(ResponsesRoute, ItemsWholeAndStreamed) {
   EXPECT_EQ(text(output[2].as_object().at("arguments")), "{\"x\": 1}");
   EXPECT_EQ(text(answer.as_object().at("status")), "completed");
   EXPECT_EQ(text(answer.as_object().at("instructions")), "be nice");
+  const JsonObject& usage = answer.as_object().at("usage").as_object();
+  EXPECT_EQ(usage.at("output_tokens_details").as_object().at("reasoning_tokens").to_number<int>(), 2) << "hm";
   const std::vector<Json> events = events_of(server.post("/v1/responses", body + R"(,"stream":true})").body);
   EXPECT_EQ(types(events).front(), "response.created");
   EXPECT_EQ(types(events).back(), "response.completed");

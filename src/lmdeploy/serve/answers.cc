@@ -9,10 +9,7 @@ namespace {
 std::optional<ApiErrorInfo> error_of(const Response& piece) {
   if (!piece.error_code) return std::nullopt;
   ApiErrorInfo info = to_api_error(*piece.error_code, piece.error_message);
-  if (piece.finish_reason == FinishReason::kLength) {
-    info.code = "context_length_exceeded";
-    info.param = "messages";
-  }
+  if (piece.finish_reason == FinishReason::kLength) info.code = "context_length_exceeded";
   return info;
 }
 

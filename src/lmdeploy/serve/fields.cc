@@ -283,6 +283,13 @@ std::vector<int> Body::ids(std::string_view name) const {
   return value == nullptr ? std::vector<int>() : read_ids(*value, std::string(name));
 }
 
+std::string required_text(const JsonObject& object, const char* name, const std::string& where) {
+  const Json* value = object.if_contains(name);
+  if (value == nullptr || !value->is_string())
+    refuse_field(where + name, cat(where, name, ": expected a string"));
+  return std::string(value->get_string());
+}
+
 std::vector<int> read_ids(const Json& array, const std::string& param) {
   std::vector<int> ids;
   ids.reserve(array.as_array().size());

@@ -77,6 +77,8 @@ class Body {
 
 /// Checks one object with a table, wherever it stands: `where` ("messages[0].") begins the names in messages.
 void check_fields(const JsonObject& object, const Fields& fields, const std::string& where = {});
+/// The text under `name`. Throws ApiError naming it after `where`.
+std::string required_text(const JsonObject& object, const char* name, const std::string& where);
 /// An array of integers that fit an int. Throws ApiError naming `param`.
 std::vector<int> read_ids(const Json& array, const std::string& param);
 

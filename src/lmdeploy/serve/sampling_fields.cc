@@ -11,6 +11,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMaxInt = std::numeric_limits<int>::max();
 
+const Fields& stream_option_fields() {
+  static const Fields fields = {{"include_usage", FieldType::kBool, "A last piece with the counts"}};
+  return fields;
+}
+
 }  // namespace
 
 const Fields& sampling_fields() {
@@ -58,11 +63,6 @@ const Fields& sampling_fields() {
   return fields;
 }
 
-const Fields& stream_option_fields() {
-  static const Fields fields = {{"include_usage", FieldType::kBool, "A last piece with the counts"}};
-  return fields;
-}
-
 bool wants_usage(const Body& body) {
   const Json* options = body.find("stream_options");
   const Json* usage = options == nullptr ? nullptr : options->as_object().if_contains("include_usage");
@@ -85,6 +85,23 @@ std::vector<std::pair<int, float>> read_logit_bias(const JsonObject& map) {
     biases.emplace_back(id, static_cast<float>(bias));
   }
   return biases;
+}
+
+const Fields& stream_fields() {
+  static const Fields fields = {
+      {"stream", FieldType::kBool, "Send the answer in pieces", false, -kInfinity, kInfinity, false, "false"},
+      {"stream_options",
+       FieldType::kObject,
+       "{\"include_usage\": true}: a last piece with the counts",
+       false,
+       -kInfinity,
+       kInfinity,
+       false,
+       "null",
+       {},
+       stream_option_fields},
+  };
+  return fields;
 }
 
 ResponseFormat read_format(const Json& format, const std::string& param) {

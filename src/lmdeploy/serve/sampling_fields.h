@@ -15,8 +15,9 @@ struct SamplingDefaults {
 
 /// temperature, top_p, ..., with their defaults in the text form of openapi.json.
 const Fields& sampling_fields();
-/// What is in stream_options.
-const Fields& stream_option_fields();
+/// stream and stream_options.
+const Fields& stream_fields();
+/// Of stream_options.
 bool wants_usage(const Body& body);
 
 /// Draws always; temperature 0 is greedy. Reads max_tokens and max_completion_tokens too, the latter first.

@@ -36,7 +36,7 @@ struct ServiceOptions {
   std::function<void()> terminate;  // asks the program to end
 };
 
-enum class ServiceState { kLoading, kReady, kSleeping, kBroken, kStopping };
+enum class ServiceState { kLoading, kReady, kSleeping, kStopping };
 
 /// Thread-safe.
 class Service {
@@ -48,7 +48,6 @@ class Service {
 
   void set_ready(std::shared_ptr<Pipeline> pipeline);
   void set_state(ServiceState state);
-  /// Broken, too, when the engine has died.
   ServiceState state() const;
   /// Throws ApiError 503 unless ready.
   std::shared_ptr<Pipeline> pipeline() const;

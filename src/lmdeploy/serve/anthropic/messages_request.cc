@@ -32,20 +32,6 @@ Fields answer_fields() {
           {"service_tier", FieldType::kString, "Accepted, not used"}};
 }
 
-const std::string* text_at(const JsonObject& object, const char* name, std::string& storage) {
-  const Json* value = object.if_contains(name);
-  if (value == nullptr || !value->is_string()) return nullptr;
-  storage = std::string(value->get_string());
-  return &storage;
-}
-
-std::string required_text(const JsonObject& object, const char* name, const std::string& where) {
-  std::string text;
-  if (text_at(object, name, text) == nullptr)
-    refuse_field(where + name, cat(where, name, ": expected a string"));
-  return text;
-}
-
 /// A text, or text blocks joined as the chat templates' parts are.
 std::string joined_text(const Json& content, const std::string& where) {
   if (content.is_string()) return std::string(content.get_string());

@@ -19,9 +19,6 @@ http::Response health(Service& service, const http::Request&) {
     case ServiceState::kStopping:
       status = "unhealthy", message = "shutting down";
       break;
-    case ServiceState::kBroken:
-      status = "unhealthy", message = "the engine has failed";
-      break;
   }
   http::Response response;
   response.status = service.state() == ServiceState::kReady ? 200 : 503;

@@ -77,17 +77,6 @@ const Fields& own_fields() {
 
 const Fields& more_fields() {
   static const Fields fields = {
-      {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
-      {"stream_options",
-       FieldType::kObject,
-       "{\"include_usage\": true}: a last piece with the counts",
-       false,
-       -kAny,
-       kAny,
-       false,
-       "null",
-       {},
-       stream_option_fields},
       {"logprobs", FieldType::kBool, "Log probabilities of the answer's tokens", false, -kAny, kAny, false,
        "false"},
       {"top_logprobs", FieldType::kInteger, "Alternatives at each token, with logprobs", false, 0, 20},
@@ -283,7 +272,7 @@ void force_call(ChatRequest& request, const std::string& function) {
 }  // namespace
 
 const Fields& chat_fields() {
-  static const Fields fields = own_fields() + sampling_fields() + more_fields();
+  static const Fields fields = own_fields() + sampling_fields() + stream_fields() + more_fields();
   return fields;
 }
 

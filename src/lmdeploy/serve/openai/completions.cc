@@ -35,17 +35,6 @@ Fields own_fields() {
 
 Fields more_fields() {
   return {
-      {"stream", FieldType::kBool, "Send the answer in pieces", false, -kAny, kAny, false, "false"},
-      {"stream_options",
-       FieldType::kObject,
-       "{\"include_usage\": true}: a last piece with the counts",
-       false,
-       -kAny,
-       kAny,
-       false,
-       "null",
-       {},
-       stream_option_fields},
       {"logprobs", FieldType::kInteger, "Alternatives at each token", false, 0, 20},
       {"echo", FieldType::kBool, "Begin the answer with the prompt", false, -kAny, kAny, false, "false"},
       {"best_of", FieldType::kInteger, "Not supported beyond n", false, 1, 128},
@@ -225,7 +214,7 @@ Json whole_answer(const CompletionRequest& request, const std::vector<WholeChoic
 }  // namespace
 
 const Fields& completion_fields() {
-  static const Fields fields = own_fields() + sampling_fields() + more_fields();
+  static const Fields fields = own_fields() + sampling_fields() + stream_fields() + more_fields();
   return fields;
 }
 

@@ -123,11 +123,21 @@ class ResponseWriter {
     return body;
   }
 
+  /// As the tokenizer spells the thoughts: the parser does not say which tokens they came from.
+  size_t num_thought_tokens() const {
+    const std::shared_ptr<const Tokenizer> tokenizer = generation_.pipeline().tokenizer();
+    size_t count = 0;
+    for (const OutputItem& item : items_)
+      if (item.kind == OutputItem::Kind::kThought)
+        count += tokenizer->encode(item.text, {.add_special_tokens = false}).size();
+    return count;
+  }
+
   Json usage() const {
     const AnswerCounts& counts = generation_.answers()[0].counts();
     JsonObject cached, reasoning, usage;
     cached["cached_tokens"] = counts.cached_tokens;
-    reasoning["reasoning_tokens"] = 0;
+    reasoning["reasoning_tokens"] = num_thought_tokens();
     usage["input_tokens"] = counts.prompt_tokens;
     usage["input_tokens_details"] = std::move(cached);
     usage["output_tokens"] = counts.generated_tokens;

@@ -10,13 +10,6 @@ namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
-std::string required_text(const JsonObject& object, const char* name, const std::string& where) {
-  const Json* value = object.if_contains(name);
-  if (value == nullptr || !value->is_string())
-    refuse_field(where + name, cat(where, name, ": expected a string"));
-  return std::string(value->get_string());
-}
-
 JsonObject message_of(const std::string& role, const std::string& content) {
   JsonObject message;
   message["role"] = role == "developer" ? "system" : role;

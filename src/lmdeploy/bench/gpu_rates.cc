@@ -1,6 +1,7 @@
 // Products and attention on the GPU by themselves, with the shapes of Llama-3-8B in bf16, as percent of the
 // card's read bandwidth or of its rate of bf16 products.
-//   gpu_rates [linear] [attention] [attention_in_8_bits] [attention_in_4_bits] [sampling]
+//   gpu_rates [linear] [linear_in_4_bits] [linear_in_q4_0] [linear_in_q4_1] [linear_in_8_bits]
+//             [linear_in_q8_0] [attention] [attention_in_8_bits] [attention_in_4_bits] [sampling]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lmdeploy/bench/random_tensor.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/half.h"
 #include "lmdeploy/core/random.h"
@@ -54,24 +56,24 @@ class Rates {
                 bandwidth_ / 1e12, product_rate_ / 1e12);
   }
 
-  void linear(int64_t rows, int64_t cols) {
+  void linear(int64_t rows, int64_t cols, DType kind) {
     std::vector<std::unique_ptr<PackedWeight>> weights;
-    for (int64_t bytes = 0; bytes < kColdBytes; bytes += rows * cols * 2) {
-      std::vector<ConstTensorView> parts;
-      const int64_t most = 8192 * 4096 / cols;
-      for (int64_t row = 0; row < rows; row += most)
-        parts.emplace_back(numbers_.view().data(), DType::kBF16, Shape{std::min(most, rows - row), cols});
+    const Tensor weight = random_tensor(kind, {rows, cols}, 0.02, /*seed=*/1);
+    const ConstTensorView parts[] = {weight};
+    for (int64_t bytes = 0; bytes < kColdBytes; bytes += static_cast<int64_t>(weights.back()->bytes()))
       weights.push_back(kernels_->pack_weight(parts));
-    }
     for (const int64_t tokens : {1, 8, 16, 32, 64, 128, 256, 2048}) {
       const Tensor x = kernels_->to_device(random(tokens, cols)),
                    out(DType::kBF16, {tokens, rows}, kernels_->allocator());
       const double seconds = seconds_of(
           [&](int64_t i) { kernels_->linear(out, x, *weights[static_cast<size_t>(i) % weights.size()]); });
-      const double bytes = 2.0 * static_cast<double>(rows * cols), ops = bytes * static_cast<double>(tokens);
-      std::printf("linear %lld x %lld, %lld tokens: %.1f us, %.1f %% of bandwidth, %.1f %% of products\n",
-                  static_cast<long long>(rows), static_cast<long long>(cols), static_cast<long long>(tokens),
-                  seconds * 1e6, 100 * bytes / seconds / bandwidth_, 100 * ops / seconds / product_rate_);
+      const auto bytes = static_cast<double>(weights.front()->bytes());
+      const double ops = 2.0 * static_cast<double>(rows * cols * tokens);
+      std::printf(
+          "linear %lld x %lld in %s, %lld tokens: %.1f us, %.1f %% of bandwidth, %.1f %% of products\n",
+          static_cast<long long>(rows), static_cast<long long>(cols), std::string(to_string(kind)).c_str(),
+          static_cast<long long>(tokens), seconds * 1e6, 100 * bytes / seconds / bandwidth_,
+          100 * ops / seconds / product_rate_);
     }
     std::fflush(stdout);
   }
@@ -173,12 +175,20 @@ int main(int argc, char** argv) try {
     return argc < 2 || std::find(argv + 1, argv + argc, part) != argv + argc;
   };
   lmdeploy::Rates rates;
-  if (wanted("linear")) {
-    rates.linear(6144, 4096);
-    rates.linear(4096, 4096);
-    rates.linear(28672, 4096);
-    rates.linear(4096, 14336);
-    rates.linear(128256, 4096);
+  constexpr std::pair<const char*, lmdeploy::DType> kWeights[] = {
+      {"linear", lmdeploy::DType::kBF16},
+      {"linear_in_4_bits", lmdeploy::DType::kU4G128},
+      {"linear_in_q4_0", lmdeploy::DType::kQ4_0},
+      {"linear_in_q4_1", lmdeploy::DType::kQ4_1},
+      {"linear_in_8_bits", lmdeploy::DType::kI8G64},
+      {"linear_in_q8_0", lmdeploy::DType::kQ8_0}};
+  for (const auto& [part, kind] : kWeights) {
+    if (!wanted(part)) continue;
+    rates.linear(6144, 4096, kind);
+    rates.linear(4096, 4096, kind);
+    rates.linear(28672, 4096, kind);
+    rates.linear(4096, 14336, kind);
+    if (kind == lmdeploy::DType::kBF16) rates.linear(128256, 4096, kind);
   }
   constexpr std::pair<const char*, lmdeploy::DType> kCaches[] = {
       {"attention", lmdeploy::DType::kBF16},

@@ -1,11 +1,14 @@
-// A random-weight model of Llama-3-8B's shape on the GPU, as percent of what the card can do: read bandwidth
-// for decode steps, bf16 products for prompts. All in one run on one card.
-//   gpu_bench
+// A random-weight model of Llama-3-8B's shape on the GPU, its weights of any kind (bf16, u4_g128, ...), as
+// percent of what the card can do: read bandwidth for decode steps, bf16 products for prompts. All in one run
+// on one card.
+//   gpu_bench [bf16]
 // A decode step is timed as the engine makes it, tokens drawn on the GPU; steps one after the other without
 // that give the time that the GPU itself needs.
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -33,16 +36,17 @@ double median_seconds(int runs, const std::function<void()>& step) {
 
 class Bench {
  public:
-  Bench()
+  explicit Bench(DType weights)
       : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16)),
         bandwidth_(cuda::measure_read_bandwidth()),
         product_rate_(cuda::measure_bf16_product()),
-        model_(load_model(*make_random_checkpoint("llama-8b", DType::kBF16, /*seed=*/1), *kernels_,
+        model_(load_model(*make_random_checkpoint("llama-8b", weights, /*seed=*/1), *kernels_,
                           {.max_step_tokens = 8192, .max_logit_rows = 256})) {
     const CudaDevice card = cuda_status().devices.front();
     std::printf("%s: read %.3f TB/s, bf16 product %.0f TFLOP/s\n", card.name.c_str(), bandwidth_ / 1e12,
                 product_rate_ / 1e12);
-    std::printf("weights %.2f GB\n", static_cast<double>(model_->weight_bytes()) / 1e9);
+    std::printf("weights in %s, %.2f GB\n", std::string(to_string(weights)).c_str(),
+                static_cast<double>(model_->weight_bytes()) / 1e9);
   }
 
   /// `batch` sequences of `context` tokens get one more each.
@@ -93,7 +97,10 @@ class Bench {
       request.max_new_tokens = new_tokens;
       handles.push_back(engine.submit(std::move(request)));
     }
-    while (engine.stats().generated_tokens < 2 * batch)
+    // All prompts are read and the step of all sequences has been recorded.
+    while (engine.stats().prompt_tokens < batch * prompt)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const int64_t before = engine.stats().steps; engine.stats().steps < before + 4;)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const int64_t steps = engine.stats().steps;
     const double seconds = seconds_of([&] {
@@ -135,8 +142,14 @@ class Bench {
 }  // namespace
 }  // namespace lmdeploy
 
-int main() try {
-  lmdeploy::Bench bench;
+int main(int argc, char** argv) try {
+  const std::string_view kind = argc > 1 ? argv[1] : "bf16";
+  const std::optional<lmdeploy::DType> weights = lmdeploy::dtype_from_string(kind);
+  if (!weights) {
+    std::fprintf(stderr, "%s is no kind of weights\n", std::string(kind).c_str());
+    return 2;
+  }
+  lmdeploy::Bench bench(*weights);
   bench.decode(1, 128);
   bench.decode(1, 2048);
   bench.decode(16, 1024);

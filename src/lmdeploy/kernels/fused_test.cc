@@ -13,9 +13,10 @@ TEST_P(FusedTest, LinearGluIsLinearThenGlu) {
   Rng rng(5);
   for (const int64_t inner : {8, 20, 64})
     for (const int64_t cols : {40, 512, 1096})
-      for (const int64_t tokens : {1, 3, 8, 9, 16, 20})
-        for (const DType kind : {DType::kF16, DType::kBF16, DType::kF32})
+      for (const int64_t tokens : {1, 3, 8, 9, 16, 20, 33})
+        for (const DType kind : {DType::kF16, DType::kBF16, DType::kF32, DType::kU4G128, DType::kQ4_1})
           for (const bool has_bias : {false, true}) {
+            if (cols % block_size(kind) != 0) continue;
             SCOPED_TRACE(cat(tokens, " tokens, ", cols, " columns, ", inner, " gates, ", kind,
                              has_bias ? ", bias" : ""));
             const Tensor weight = random_weight(rng, kind, 2 * inner, cols);

@@ -191,7 +191,9 @@ inline Tensor index_tensor(DType dtype, const std::vector<int64_t>& values) {
 /// Gives a block of random integers a scale and a zero.
 inline void set_integer_group(Rng& rng, DType dtype, uint8_t* block) {
   const int half = dtype == DType::kI8G64 ? 128 : dtype == DType::kU5G32 ? 16 : 8;  // of the range
-  const auto scale = static_cast<float>((0.5 + rng.uniform()) / half * (rng.below(8) == 0 ? -1 : 1));
+  // As files have it, in 16 bits: a back end may keep no more.
+  const float scale =
+      to_float(to_f16(static_cast<float>((0.5 + rng.uniform()) / half * (rng.below(8) == 0 ? -1 : 1))));
   const auto zero = static_cast<int32_t>(rng.below(static_cast<uint64_t>(half) + 1)) +
                     (dtype == DType::kI8G64 ? -64 : half / 2);
   write_block_scales(scale, zero, reinterpret_cast<std::byte*>(block));

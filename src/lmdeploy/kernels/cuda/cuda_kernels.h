@@ -28,6 +28,7 @@ struct DrawSpace {
 };
 
 struct WeightPart;
+struct ExpertWeights;
 
 class CudaKernels final : public Kernels {
  public:
@@ -89,12 +90,15 @@ class CudaKernels final : public Kernels {
   void do_copy(TensorView out, ConstTensorView x) const override;
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
+  void fill_part(const WeightPart& part, int64_t first, ConstTensorView rows) const;
   void write_codes(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const;
 
   // Ways of linear(); false, and nothing done, where they do not suit.
   bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
                     std::optional<Activation> glu) const;
+  bool multiply_experts(TensorView out, ConstTensorView x, const WeightPart& part,
+                        const ExpertWeights& experts) const;
   bool multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias) const;
 
   Allocator& host_memory(size_t bytes) const override {

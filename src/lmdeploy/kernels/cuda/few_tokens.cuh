@@ -6,35 +6,25 @@
 // its rows' columns and add their sums at last, in order.
 #pragma once
 
-#include "lmdeploy/kernels/cuda/activated.cuh"
-#include "lmdeploy/kernels/cuda/few_tokens.h"
+#include "lmdeploy/kernels/cuda/few_tokens_sums.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/mma.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * 32;
+using Block = BlockShape<1, 8>;
 constexpr int kStep = 32;  // columns
 constexpr int kSteps = 2;  // of a unit
 constexpr int kUnit = kSteps * kStep;
 
-__device__ inline uint4 load_weights(const void* from) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from));
-  return v;
-}
-
 /// 16 rows for kTokenTiles * 8 tokens; for glu() 8 gates and the 8 rows that they gate.
 template <typename T, int kTokenTiles, bool kGlu>
 class FewTokens {
-  static constexpr int kRows = 16, kTokens = 8 * kTokenTiles, kOutputs = kGlu ? 8 : 16;
+  static constexpr int kOutputs = kGlu ? 8 : 16;
 
  public:
-  using Sums = float[kWarps][kTokens][kRows];  // in shared memory
+  using Sums = FewTokensSums<T, Block, kTokenTiles, kGlu>;
 
   __device__ FewTokens(const FewTokensArgs& a, Activation activation)
       : a_(a),
@@ -46,20 +36,17 @@ class FewTokens {
         row_(static_cast<const T*>(a.weight) + int64_t{first_row_ + lane() / 4} * a.cols),
         token_(static_cast<const T*>(a.x) + lane() / 4 * a.x_stride) {}
 
-  __device__ void run(Sums& shared) {
-    int k = static_cast<int>(threadIdx.x) / 32 * kUnit;  // of the warp: its lanes stay together
+  __device__ void run(typename Sums::Shared& shared) {
+    int k = warp() * kUnit;  // of the warp: its lanes stay together
     for (int j = 0; j < kSteps; ++j) load_step(j, k + j * kStep);
     wait_for_previous_kernel();
     for (int j = 0; j < kSteps; ++j) load_tokens(j, k + j * kStep);
-    for (; k < a_.cols; k += kWarps * kUnit) multiply_unit(k + kWarps * kUnit);
-    share(shared);
-    __syncthreads();
-    store(shared);
+    for (; k < a_.cols; k += Block::kColumnWarps * kUnit) multiply_unit(k + Block::kColumnWarps * kUnit);
+    sums_.finish(shared, a_, {static_cast<const std::byte*>(a_.weight), a_.bias, 0, a_.tokens}, activation_,
+                 first_row_);
   }
 
  private:
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-
   // Zeros beyond the columns, rows and tokens. `k`: column at which the step begins.
   __device__ void load_step(int j, int k) {
     k += lane() % 4 * 8;
@@ -91,33 +78,10 @@ class FewTokens {
     const uint32_t front[4] = {w[0].x, w[1].x, w[0].y, w[1].y}, back[4] = {w[0].z, w[1].z, w[0].w, w[1].w};
 #pragma unroll
     for (int t = 0; t < kTokenTiles; ++t) {
-      mma<T>(sums_[t], front, x[t].x, x[t].y);
-      mma<T>(sums_[t], back, x[t].z, x[t].w);
+      mma<T>(sums_.values[t], front, x[t].x, x[t].y);
+      mma<T>(sums_.values[t], back, x[t].z, x[t].w);
     }
   }
-  __device__ void share(Sums& shared) const {
-    auto& own = shared[threadIdx.x / 32];
-    for (int t = 0; t < kTokenTiles; ++t)
-      for (int i = 0; i < 4; ++i) own[t * 8 + lane() % 4 * 2 + i % 2][lane() / 4 + i / 2 * 8] = sums_[t][i];
-  }
-  __device__ void store(const Sums& shared) const {
-    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kOutputs; i += kThreads) {
-      const int token = i / kOutputs, at = i % kOutputs, row = first_row_ + at;
-      if (token >= a_.tokens || row >= outputs_) continue;
-      float result = product(shared, token, at, row);
-      if constexpr (kGlu) {  // rounded as if the products had been stored
-        const float up = rounded(product(shared, token, at + kOutputs, row + outputs_));
-        result = activated(rounded(result), activation_) * up;
-      }
-      store_any(a_.out + token * a_.out_stride_bytes, a_.out_dtype, row, result);
-    }
-  }
-  __device__ float product(const Sums& shared, int token, int at, int row) const {
-    float sum = 0;
-    for (int w = 0; w < kWarps; ++w) sum += shared[w][token][at];
-    return a_.bias == nullptr ? sum : sum + a_.bias[row];
-  }
-  __device__ static float rounded(float value) { return to_float(from_float<T>(value)); }
 
   const FewTokensArgs& a_;
   const Activation activation_;
@@ -125,16 +89,16 @@ class FewTokens {
   const int first_row_, rows_left_, tokens_left_;  // from the lane's on
   const T *row_, *token_;                          // the lane's
   uint4 weights_[kSteps][2], x_[kSteps][kTokenTiles];
-  float sums_[kTokenTiles][4] = {};
+  Sums sums_;
 };
 
 template <typename T, int kTokenTiles, bool kGlu>
-__global__ __launch_bounds__(kThreads, kTokenTiles == 1 ? 4 : 3) void few_tokens_kernel(
+__global__ __launch_bounds__(Block::kThreads, kTokenTiles == 1 ? 4 : 3) void few_tokens_kernel(
     const __grid_constant__ FewTokensArgs a, Activation activation) {
 #if LMDEPLOY_HAS_MMA
   using Few = FewTokens<T, kTokenTiles, kGlu>;
-  __shared__ typename Few::Sums sums;
-  Few(a, activation).run(sums);
+  __shared__ typename Few::Sums::Shared shared;
+  Few(a, activation).run(shared);
 #endif
 }
 
@@ -143,9 +107,9 @@ void launch_few_tokens(const FewTokensArgs& args, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(ceil_div(args.rows, 16));
   // Not let in early: its blocks would take the place of those that they wait for.
   if (args.glu)
-    few_tokens_kernel<T, kTokenTiles, true><<<blocks, kThreads, 0, stream>>>(args, *args.glu);
+    few_tokens_kernel<T, kTokenTiles, true><<<blocks, Block::kThreads, 0, stream>>>(args, *args.glu);
   else
-    few_tokens_kernel<T, kTokenTiles, false><<<blocks, kThreads, 0, stream>>>(args, Activation::kSilu);
+    few_tokens_kernel<T, kTokenTiles, false><<<blocks, Block::kThreads, 0, stream>>>(args, Activation::kSilu);
 }
 
 }  // namespace

@@ -9,13 +9,13 @@
 namespace lmdeploy::cuda {
 
 struct FewTokensArgs {
-  const void* weight;  // [rows, cols], contiguous
-  const void* x;       // [tokens, cols]
-  int64_t x_stride;    // elements
+  const void* weight = nullptr;  // [rows, cols], contiguous
+  const void* x = nullptr;       // [tokens, cols]
+  int64_t x_stride;              // elements
   std::byte* out;
   int64_t out_stride_bytes;
   DType out_dtype;
-  const float* bias;  // [rows], may be null
+  const float* bias = nullptr;  // [rows], may be null
   int rows, cols, tokens;
   /// glu() of the product, whose first half of `rows` are gates. `out` is of T then.
   std::optional<Activation> glu = std::nullopt;

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
-#include "lmdeploy/kernels/cuda/few_tokens.h"
+#include "lmdeploy/kernels/cuda/few_integers.h"
 #include "lmdeploy/kernels/cuda/linear_tiles.h"
 #include "lmdeploy/kernels/cuda/packed_weight.h"
 #include "lmdeploy/kernels/cuda/quant.cuh"
@@ -14,8 +14,9 @@ constexpr int kThreads = 256;
 /// Up to that many tokens, quantised weights are read as they are; above, once into 16 bits for cuBLASLt.
 constexpr int64_t kMostTokensOfTiles = 64;
 
-void run_tiles(const TileArgs& args, DType weight_dtype, cudaStream_t stream) {
-  (is_quantized(weight_dtype) ? run_quant_tiles : run_float_tiles)(args, weight_dtype, stream);
+void run_tiles(const TileArgs& args, const WeightPart& part, cudaStream_t stream) {
+  if (part.integers.exists()) return run_integer_tiles(args, part.integers, stream);
+  (is_quantized(part.dtype) ? run_quant_tiles : run_float_tiles)(args, part.dtype, stream);
 }
 
 TileArgs tile_args(TensorView out, ConstTensorView x, int64_t part_rows, int64_t weight_row_bytes) {
@@ -32,7 +33,7 @@ TileArgs tile_args(TensorView out, ConstTensorView x, int64_t part_rows, int64_t
   args.cols = static_cast<int>(x.cols());
   args.weight_row_bytes = weight_row_bytes;
   args.weight_wide = weight_row_bytes % 16 == 0;
-  args.num_experts = 1;
+  args.weights.count = 1;
   return args;
 }
 
@@ -46,13 +47,13 @@ __global__ void fill_rows_kernel(std::byte* out, int64_t stride_bytes, DType dty
 }
 
 template <typename T, typename W>
-__global__ void dequantize_kernel(T* out, const std::byte* rows, int64_t row_bytes, int64_t count,
+__global__ void dequantize_kernel(T* out, const std::byte* weight, int64_t row_bytes, int64_t count,
                                   int64_t cols) {
   const int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 8;
   if (k >= cols) return;
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     float values[8];
-    read8_weight<W>(rows + r * row_bytes, k, cols, false, values);
+    read8_weight<W>(weight, r, row_bytes, k, cols, false, values);
     Pack<T, 8> packed;
     for (int j = 0; j < 8; ++j) packed.values[j] = from_float<T>(values[j]);
     *reinterpret_cast<Pack<T, 8>*>(out + r * cols + k) = packed;
@@ -64,7 +65,7 @@ const std::byte* dequantized(const WeightPart& part, int64_t cols, DType dtype, 
   std::byte* wide = scratch.bytes(part.rows * row_bytes(dtype, cols));
   const dim3 grid(static_cast<unsigned>(ceil_div(cols, kThreads * 8)), grid_rows(part.rows));
   with_type(dtype, [&]<typename T>(Type<T>) {
-    with_quant(part.dtype, [&]<typename W>(Type<W>) {
+    with_weight(part.dtype, part.integers, [&]<typename W>(Type<W>) {
       dequantize_kernel<T, W><<<grid, kThreads, 0, stream>>>(reinterpret_cast<T*>(wide), part.data,
                                                              part.row_bytes, part.rows, cols);
     });
@@ -83,13 +84,42 @@ MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
           .out_type = out.dtype()};
 }
 
-// Where a kernel of this back end beats the library: weights of 16 bits that x matches, few tokens. Each
-// block of it reads all tokens: beyond eight of them L1 must hold them.
-bool suits_few_tokens(const MatmulShape& shape, DType weight_dtype, const DeviceLimits& device) {
+// Where a kernel of this back end beats the library: few tokens. With weights of 16 bits, which x matches,
+// each block of it reads all tokens: beyond eight of them L1 must hold them.
+bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const DeviceLimits& device) {
   constexpr int64_t kL1Bytes = 160 << 10;
+  if (part.integers.exists()) return shape.tokens <= kMostIntegerTokens;
   const bool few =
       shape.tokens <= 8 || (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
-  return few && device.major >= 8 && weight_dtype == shape.type && shape.type != DType::kF32;
+  return few && device.major >= 8 && part.dtype == shape.type && shape.type != DType::kF32;
+}
+
+/// body(Type<T>(), bits): T is the activations', bits an integral constant.
+template <typename Body>
+void with_type_and_bits(DType dtype, int bits, const Body& body) {
+  const auto with_bits = [&]<typename T>(Type<T> type) {
+    if (bits == 4)
+      body(type, std::integral_constant<int, 4>());
+    else
+      body(type, std::integral_constant<int, 8>());
+  };
+  if (dtype == DType::kF16)
+    with_bits(Type<__half>());
+  else
+    with_bits(Type<__nv_bfloat16>());
+}
+
+void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format, const Meeting& meeting,
+             cudaStream_t stream) {
+  with_type_and_bits(dtype, format.bits,
+                     [&]<typename T, int kBits>(Type<T>, std::integral_constant<int, kBits>) {
+                       if (!format.exists())
+                         run_few_tokens<T>(args, stream);
+                       else if (args.tokens <= kMostFewTokens)
+                         run_few_integers<T, kBits>(args, format, stream);
+                       else
+                         run_many_integers<T, kBits>(args, format, meeting, stream);
+                     });
 }
 
 }  // namespace
@@ -103,9 +133,9 @@ void CudaKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeigh
         multiply_by_blas(part_out, x, part, part_bias))
       continue;
     TileArgs args = tile_args(part_out, x, part.rows, part.row_bytes);
-    args.bias = part_bias;
-    args.weights[0] = part.data;
-    run_tiles(args, part.dtype, stream_);
+    args.weights.bias = part_bias;
+    args.weights.weights[0] = part.data;
+    run_tiles(args, part, stream_);
   }
 }
 
@@ -121,7 +151,8 @@ void CudaKernels::do_linear_glu(TensorView out, TensorView up, ConstTensorView x
 bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
                                std::optional<Activation> glu) const {
   const MatmulShape shape = matmul_shape(out, x);
-  if (!suits_few_tokens(shape, part.dtype, device_) || !Blas::takes(shape, out.data(), x.data(), part.data))
+  if (!suits_few_tokens(shape, part, device_) || !Blas::takes(shape, out.data(), x.data(), part.data) ||
+      (glu && part.integers.exists() && part.rows % 32 != 0))
     return false;
   const FewTokensArgs args = {.weight = part.data,
                               .x = x.data(),
@@ -134,11 +165,29 @@ bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPa
                               .cols = static_cast<int>(shape.cols),
                               .tokens = static_cast<int>(shape.tokens),
                               .glu = glu};
-  if (x.dtype() == DType::kF16)
-    run_few_tokens<__half>(args, stream_);
-  else
-    run_few_tokens<__nv_bfloat16>(args, stream_);
+  const Meeting meeting = {device_.num_sms, &scratch_, reinterpret_cast<int32_t*>(arrivals_.data())};
+  run_few(args, x.dtype(), part.integers, meeting, stream_);
   check_launch("linear", {shape.tokens, shape.rows, shape.cols});
+  return true;
+}
+
+bool CudaKernels::multiply_experts(TensorView out, ConstTensorView x, const WeightPart& part,
+                                   const ExpertWeights& experts) const {
+  const MatmulShape shape = matmul_shape(out, x);
+  if (!part.integers.exists() || !Blas::takes(shape, out.data(), x.data(), part.data)) return false;
+  const FewTokensArgs args = {.x = x.data(),
+                              .x_stride = shape.x_stride,
+                              .out = out.data(),
+                              .out_stride_bytes = out.row_stride_bytes(),
+                              .out_dtype = out.dtype(),
+                              .rows = static_cast<int>(part.rows),
+                              .cols = static_cast<int>(shape.cols),
+                              .tokens = static_cast<int>(shape.tokens)};
+  with_type_and_bits(x.dtype(), part.integers.bits,
+                     [&]<typename T, int kBits>(Type<T>, std::integral_constant<int, kBits>) {
+                       run_expert_integers<T, kBits>(args, experts, part.integers, stream_);
+                     });
+  check_launch("expert_linear", {shape.tokens, shape.rows, shape.cols});
   return true;
 }
 
@@ -168,31 +217,34 @@ void CudaKernels::do_expert_linear(TensorView out, ConstTensorView x,
   for (size_t first = 0; first < experts.size(); first += kMostExperts) {
     const auto run = experts.subspan(first, std::min<size_t>(kMostExperts, experts.size() - first));
     struct Call {
-      DType dtype;
-      int64_t first_row, rows;
+      const WeightPart* part;  // of the first expert
       TileArgs args;
     };
     std::vector<Call> calls;
     for (size_t e = 0; e < run.size(); ++e) {
       for (const WeightPart& part : cuda_weight("expert_linear", *run[e]).parts()) {
         auto call = std::find_if(calls.begin(), calls.end(), [&](const Call& c) {
-          return c.dtype == part.dtype && c.first_row == part.first_row && c.rows == part.rows;
+          return c.part->dtype == part.dtype && c.part->first_row == part.first_row &&
+                 c.part->rows == part.rows;
         });
         if (call == calls.end()) {
           TileArgs args = tile_args(out.slice_cols(part.first_row, part.rows), x, part.rows, part.row_bytes);
           if (bias) {
-            args.bias = bias->row<float>(0) + part.first_row;
-            args.bias_stride = bias->row_stride_bytes() / static_cast<int64_t>(sizeof(float));
+            args.weights.bias = bias->row<float>(0) + part.first_row;
+            args.weights.bias_stride = bias->row_stride_bytes() / static_cast<int64_t>(sizeof(float));
           }
-          args.expert_start = expert_start.row<int32_t>(0);
-          args.first_expert = static_cast<int>(first);
-          args.num_experts = static_cast<int>(run.size());
-          call = calls.insert(calls.end(), {part.dtype, part.first_row, part.rows, args});
+          args.weights.start = expert_start.row<int32_t>(0);
+          args.weights.first = static_cast<int>(first);
+          args.weights.count = static_cast<int>(run.size());
+          call = calls.insert(calls.end(), {&part, args});
         }
-        call->args.weights[e] = part.data;
+        call->args.weights.weights[e] = part.data;
       }
     }
-    for (const Call& call : calls) run_tiles(call.args, call.dtype, stream_);
+    for (const Call& call : calls)
+      if (!multiply_experts(out.slice_cols(call.part->first_row, call.part->rows), x, *call.part,
+                            call.args.weights))
+        run_tiles(call.args, *call.part, stream_);
   }
 }
 

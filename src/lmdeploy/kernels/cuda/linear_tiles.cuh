@@ -3,7 +3,7 @@
 
 #include "lmdeploy/kernels/cuda/linear_tiles.h"
 #include "lmdeploy/kernels/cuda/quant.cuh"
-#include "lmdeploy/kernels/cuda/ragged.cuh"
+#include "lmdeploy/kernels/cuda/work.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
@@ -12,45 +12,28 @@ constexpr int kThreads = 256;
 constexpr int kTileRows = 64;   // outputs of a tile
 constexpr int kTileDepth = 32;  // columns that are multiplied between two barriers
 
-struct TileTokens {
-  int expert;
-  int64_t begin, end;  // at most a tile's tokens; empty where the tile has none
-};
-
-// Expert e's tiles are floor(start[e] / kTokens) + e and those after it: enough for its rows, and no other's.
-template <int kTokens>
-__device__ TileTokens find_tokens(const TileArgs& a) {
-  const int tile = static_cast<int>(blockIdx.y);
-  if (a.expert_start == nullptr) return {0, int64_t{tile} * kTokens, a.tokens};
-  const int32_t* start = a.expert_start + a.first_expert;
-  const auto first_tile = [&](int e) { return start[e] / kTokens - start[0] / kTokens + e; };
-  const int e = find_owner(a.num_experts, tile, first_tile);
-  return {e, start[e] + int64_t{tile - first_tile(e)} * kTokens, start[e + 1]};
-}
-
 // Sums run over the columns in order, whatever the batch: a row's bits depend on nothing else.
 template <typename W, int kTokens>
 __global__ __launch_bounds__(kThreads) void tile_kernel(const __grid_constant__ TileArgs a) {
   constexpr int kPerThread = kTokens / 16;
   __shared__ float x_tile[kTileDepth][kTokens + 4], w_tile[kTileDepth][kTileRows + 4];
-  const TileTokens tokens = find_tokens<kTokens>(a);
-  const std::byte* weight = a.weights[tokens.expert];
-  if (tokens.begin >= tokens.end || weight == nullptr) return;
+  const Work work = find_work<kTokens>(a.weights, static_cast<int>(a.tokens), static_cast<int>(blockIdx.y));
+  if (work.weight == nullptr) return;
   const int tid = static_cast<int>(threadIdx.x), first_row = static_cast<int>(blockIdx.x) * kTileRows;
   const int load_row = tid / 4, load_k = tid % 4 * 8;
-  const int64_t load_token = tokens.begin + load_row;
-  const std::byte* weight_row = weight + int64_t{first_row + load_row} * a.weight_row_bytes;
+  const int64_t load_token = work.first_token + load_row;
   const std::byte* x_row = a.x + load_token * a.x_stride_bytes;
   float sums[kPerThread][4] = {};
   for (int k0 = 0; k0 < a.cols; k0 += kTileDepth) {
     const int k = k0 + load_k;
     float values[8] = {};
     if (first_row + load_row < a.rows && k < a.cols)
-      read8_weight<W>(weight_row, k, a.cols, a.weight_wide, values);
+      read8_weight<W>(work.weight, first_row + load_row, a.weight_row_bytes, k, a.cols, a.weight_wide,
+                      values);
     for (int j = 0; j < 8; ++j) w_tile[load_k + j][load_row] = values[j];
     if (load_row < kTokens) {
       for (float& value : values) value = 0;
-      if (load_token < tokens.end && k < a.cols) read8_any(x_row, a.x_dtype, k, a.cols, a.x_wide, values);
+      if (load_token < work.end_token && k < a.cols) read8_any(x_row, a.x_dtype, k, a.cols, a.x_wide, values);
       for (int j = 0; j < 8; ++j) x_tile[load_k + j][load_row] = values[j];
     }
     __syncthreads();
@@ -67,13 +50,12 @@ __global__ __launch_bounds__(kThreads) void tile_kernel(const __grid_constant__ 
     __syncthreads();
   }
   for (int m = 0; m < kPerThread; ++m) {
-    const int64_t token = tokens.begin + tid / 16 * kPerThread + m;
-    if (token >= tokens.end) break;
+    const int64_t token = work.first_token + tid / 16 * kPerThread + m;
+    if (token >= work.end_token) break;
     for (int n = 0; n < 4; ++n) {
       const int row = first_row + tid % 16 * 4 + n;
       if (row >= a.rows) break;
-      const float bias =
-          a.bias == nullptr ? 0 : a.bias[(a.first_expert + tokens.expert) * a.bias_stride + row];
+      const float bias = work.bias == nullptr ? 0 : work.bias[row];
       store_any(a.out + token * a.out_stride_bytes, a.out_dtype, row, sums[m][n] + bias);
     }
   }
@@ -82,10 +64,10 @@ __global__ __launch_bounds__(kThreads) void tile_kernel(const __grid_constant__ 
 template <typename W>
 void run_tiles(const TileArgs& args, cudaStream_t stream) {
   const auto columns = static_cast<unsigned>(ceil_div(args.rows, kTileRows));
-  const bool few = args.tokens <= 16 * int64_t{args.num_experts};
+  const bool few = args.tokens <= 16 * int64_t{args.weights.count};
   const int64_t tile = few ? 16 : 64;
   const int64_t tiles =
-      args.expert_start == nullptr ? ceil_div(args.tokens, tile) : args.tokens / tile + args.num_experts;
+      args.weights.start == nullptr ? ceil_div(args.tokens, tile) : args.tokens / tile + args.weights.count;
   const dim3 grid(columns, static_cast<unsigned>(tiles));
   if (few)
     tile_kernel<W, 16><<<grid, kThreads, 0, stream>>>(args);

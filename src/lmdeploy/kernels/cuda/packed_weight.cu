@@ -2,6 +2,7 @@
 #include "lmdeploy/kernels/cuda/packed_weight.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lmdeploy/kernels/checks.h"
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
@@ -16,6 +17,31 @@ __global__ void convert_kernel(std::byte* dst, DType to, const std::byte* src, D
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += step)
     store_any(dst, to, i, load_any(src, from, i));
+}
+
+// Rows from `first` on of a weight as integer_weight.h says, made of rows as in the file.
+template <typename W, DType kKind>
+__global__ void arrange_kernel(std::byte* weight, int64_t row_bytes, int64_t first, const std::byte* rows,
+                               int64_t file_row_bytes, int64_t count, int64_t cols) {
+  const int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 8;
+  if (k >= cols) return;
+  for (int64_t i = blockIdx.y; i < count; i += gridDim.y)
+    store8_integers<W>(weight, first + i, row_bytes, k,
+                       codes_of(rows + i * file_row_bytes, k, Quant<kKind>()), kLowest<kKind>);
+}
+
+void arrange(const WeightPart& part, int64_t first, const std::byte* rows, ConstTensorView source,
+             cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(ceil_div(source.cols(), kThreads * 8)), grid_rows(source.rows()));
+  with_quant(part.dtype, [&]<DType kKind>(Type<Quant<kKind>>) {
+    if constexpr (integer_format(kKind).exists()) {
+      constexpr IntegerFormat kFormat = integer_format(kKind);
+      using W = Integers<kFormat.bits, kFormat.group, kFormat.scale>;
+      arrange_kernel<W, kKind><<<grid, kThreads, 0, stream>>>(part.data, part.row_bytes, first, rows,
+                                                              row_bytes(kKind, source.cols()), source.rows(),
+                                                              source.cols());
+    }
+  });
 }
 
 struct EmbeddingArgs {
@@ -39,7 +65,7 @@ __global__ void embedding_kernel(EmbeddingArgs a) {
     const int64_t id = a.ids[t], row = id - a.part.first_row;
     float values[8];
     if (row >= 0 && row < a.part.rows) {
-      read8_weight<W>(a.part.data + row * a.part.row_bytes, k, a.cols, a.wide, values);
+      read8_weight<W>(a.part.data, row, a.part.row_bytes, k, a.cols, a.wide, values);
     } else if (a.part.first_row == 0 && (id < 0 || id >= a.table_rows)) {
       for (float& value : values) value = nanf("");
     } else {
@@ -70,28 +96,37 @@ __global__ void gather_kernel(std::byte* out, int64_t out_stride, const std::byt
 
 }  // namespace
 
-void CudaWeight::plan(std::span<const ConstTensorView> parts, DType float_dtype) {
-  int64_t bytes = 0, first_row = 0;
-  std::vector<int64_t> offsets;
+void CudaWeight::plan(std::span<const ConstTensorView> parts, DType float_dtype, bool as_integers) {
+  int64_t first_row = 0;
   for (const ConstTensorView& part : parts) {
     const DType dtype = is_quantized(part.dtype()) ? part.dtype() : float_dtype;
     if (parts_.empty() || parts_.back().dtype != dtype) {
-      bytes = (bytes + 255) / 256 * 256;  // a part begins where wide accesses may
-      parts_.push_back({dtype, first_row, 0, row_bytes(dtype, cols()), nullptr});
-      offsets.push_back(bytes);
+      const IntegerFormat integers = as_integers ? integer_format(dtype) : IntegerFormat();
+      const int64_t bytes = integers.exists() ? integers.row_bytes(cols()) : row_bytes(dtype, cols());
+      parts_.push_back({dtype, first_row, 0, bytes, integers, nullptr});
     }
     parts_.back().rows += part.dim(0);
-    bytes += part.dim(0) * parts_.back().row_bytes;
     first_row += part.dim(0);
   }
+  // Whole tiles; a part begins where wide accesses may.
+  const auto bytes_of = [](const WeightPart& part) {
+    return (part.integers.exists() ? ceil_div(part.rows, 16) * 16 : part.rows) * part.row_bytes;
+  };
+  const auto after = [&](int64_t bytes, const WeightPart& part) {
+    return ceil_div(bytes + bytes_of(part), 256) * 256;
+  };
+  const int64_t bytes = std::accumulate(parts_.begin(), parts_.end(), int64_t{0}, after);
   buffer_ = Buffer(static_cast<size_t>(bytes), device_allocator());
-  for (size_t i = 0; i < parts_.size(); ++i) parts_[i].data = buffer_.data() + offsets[i];
+  int64_t at = 0;
+  for (WeightPart& part : parts_) {
+    part.data = buffer_.data() + at;
+    at = after(at, part);
+  }
 }
 
-std::byte* CudaWeight::row_data(int64_t row) const {
-  const auto part = std::find_if(parts_.begin(), parts_.end(),
-                                 [&](const WeightPart& p) { return row < p.first_row + p.rows; });
-  return buffer_.data() + (part->data - buffer_.data()) + (row - part->first_row) * part->row_bytes;
+const WeightPart& CudaWeight::part_of(int64_t row) const {
+  return *std::find_if(parts_.begin(), parts_.end(),
+                       [&](const WeightPart& p) { return row < p.first_row + p.rows; });
 }
 
 const CudaWeight& cuda_weight(const char* op, const PackedWeight& weight) {
@@ -109,26 +144,37 @@ std::unique_ptr<PackedWeight> CudaKernels::pack_weight(std::span<const ConstTens
       throw Error(ErrorCode::kUnsupported,
                   "the CUDA back end has no kernels for f64 weights; convert them to f32");
   auto weight = std::make_unique<CudaWeight>(rows, parts[0].dim(1));
-  weight->plan(parts, dtype_);
+  weight->plan(parts, dtype_, device_.major >= 8 && dtype_ != DType::kF32);
+  // What fills tiles of integers up counts as 0.
+  check(cudaMemsetAsync(weight->memory().data(), 0, weight->memory().size(), stream_), "clear a weight");
   int64_t first_row = 0;
   for (const ConstTensorView& part : parts) {
-    const auto source_row = row_bytes(part.dtype(), part.cols());
-    const bool as_is = is_quantized(part.dtype()) || part.dtype() == dtype_;
-    std::byte* place = weight->row_data(first_row);
-    std::byte* arrival = as_is ? place : scratch_.bytes(part.rows() * source_row);
-    check(cudaMemcpy2DAsync(arrival, static_cast<size_t>(source_row), part.data(),
-                            static_cast<size_t>(part.row_stride_bytes()), static_cast<size_t>(source_row),
-                            static_cast<size_t>(part.rows()), cudaMemcpyHostToDevice, stream_),
-          "copy a weight to the device");
-    if (!as_is) {
-      convert_kernel<<<static_cast<unsigned>(device_.num_sms * 8), kThreads, 0, stream_>>>(
-          place, dtype_, arrival, part.dtype(), part.rows() * part.cols());
-      check_launch("convert a weight", part.shape());
-    }
-    check(cudaStreamSynchronize(stream_), "copy a weight to the device");
+    const WeightPart& place = weight->part_of(first_row);
+    fill_part(place, first_row - place.first_row, part);
     first_row += part.rows();
   }
   return weight;
+}
+
+// `rows` become those of the part from `first` on.
+void CudaKernels::fill_part(const WeightPart& part, int64_t first, ConstTensorView rows) const {
+  if (rows.rows() == 0) return;
+  const int64_t source_row = row_bytes(rows.dtype(), rows.cols());
+  std::byte* place = part.data + first * part.row_bytes;
+  const bool as_is = !part.integers.exists() && part.dtype == rows.dtype();
+  std::byte* arrival = as_is ? place : scratch_.bytes(rows.rows() * source_row);
+  check(cudaMemcpy2DAsync(arrival, static_cast<size_t>(source_row), rows.data(),
+                          static_cast<size_t>(rows.row_stride_bytes()), static_cast<size_t>(source_row),
+                          static_cast<size_t>(rows.rows()), cudaMemcpyHostToDevice, stream_),
+        "copy a weight to the device");
+  if (part.integers.exists()) {
+    arrange(part, first, arrival, rows, stream_);
+  } else if (!as_is) {
+    convert_kernel<<<static_cast<unsigned>(device_.num_sms * 8), kThreads, 0, stream_>>>(
+        place, dtype_, arrival, rows.dtype(), rows.rows() * rows.cols());
+  }
+  check_launch("convert a weight", rows.shape());
+  check(cudaStreamSynchronize(stream_), "copy a weight to the device");
 }
 
 void CudaKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
@@ -144,7 +190,7 @@ void CudaKernels::do_embedding(TensorView out, ConstTensorView ids, const Packed
                                 .table_rows = table.rows(),
                                 .part = part,
                                 .wide = part.row_bytes % 16 == 0};
-    with_weight(part.dtype,
+    with_weight(part.dtype, part.integers,
                 [&]<typename W>(Type<W>) { embedding_kernel<W><<<grid, kThreads, 0, stream_>>>(args); });
     check_launch("embedding", out.shape());
   }

@@ -1,8 +1,10 @@
-// Weights on the device: float kinds in the activation dtype, quantised kinds as in the file.
+// Weights on the device: float kinds in the activation dtype, quantised kinds as in the file or, where tensor
+// cores multiply them, as integer_weight.h says.
 #pragma once
 
 #include <vector>
 
+#include "lmdeploy/kernels/cuda/integer_weight.h"
 #include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy::cuda {
@@ -13,7 +15,8 @@ struct WeightPart {
   int64_t first_row;  // in the whole weight
   int64_t rows;
   int64_t row_bytes;
-  const std::byte* data;
+  IntegerFormat integers;
+  std::byte* data;
 };
 
 class CudaWeight final : public PackedWeight {
@@ -23,10 +26,11 @@ class CudaWeight final : public PackedWeight {
   /// Neighbours differ in dtype.
   const std::vector<WeightPart>& parts() const { return parts_; }
 
-  /// Memory for parts of these kinds, data still to come.
-  void plan(std::span<const ConstTensorView> parts, DType float_dtype);
-  /// Where row `row` of the whole weight begins.
-  std::byte* row_data(int64_t row) const;
+  /// Memory for parts of these kinds. `as_integers`: those that have such a format.
+  void plan(std::span<const ConstTensorView> parts, DType float_dtype, bool as_integers);
+  std::span<std::byte> memory() const { return {buffer_.data(), buffer_.size()}; }
+  /// Which part has that row of the whole weight.
+  const WeightPart& part_of(int64_t row) const;
 
  private:
   std::vector<WeightPart> parts_;

@@ -3,7 +3,7 @@
 // product.
 #pragma once
 
-#include "lmdeploy/kernels/cuda/types.cuh"
+#include "lmdeploy/kernels/cuda/integer_weight.cuh"
 
 namespace lmdeploy::cuda {
 
@@ -43,9 +43,10 @@ void with_quant(DType dtype, const Body& body) {
   }
   throw Error(ErrorCode::kUnsupported, cat("the CUDA back end has no kernels for ", dtype, " weights"));
 }
-/// body(Type<W>()): W is a float type or a Quant.
+/// body(Type<W>()): W is Integers where the weight has that format, else a float type or a Quant.
 template <typename Body>
-void with_weight(DType dtype, const Body& body) {
+void with_weight(DType dtype, const IntegerFormat& format, const Body& body) {
+  if (format.exists()) return with_integers(format, body);
   if (is_quantized(dtype)) return with_quant(dtype, body);
   with_type(dtype, body);
 }
@@ -54,15 +55,24 @@ __device__ inline float half_at(const uint8_t* p) {
   return __half2float(*reinterpret_cast<const __half*>(p));
 }
 
+template <DType kKind>
+constexpr bool kHasMin =
+    kKind == DType::kQ4_1 || kKind == DType::kQ5_1 || kKind == DType::kQ4_K || kKind == DType::kQ5_K;
+
+template <DType kKind>
+constexpr bool kInGroups = is_integer_group(kKind);
+/// The least integer.
+template <DType kKind>
+constexpr int kLowest = kKind == DType::kQ8_0 || kKind == DType::kI8G64 ? -128 : 0;
+
 // d, perhaps min, perhaps 32 high bits, 32 integers.
 template <DType kKind>
-__device__ void read8_small(const uint8_t* p, int k, float* w) {
-  constexpr bool kMin = kKind == DType::kQ4_1 || kKind == DType::kQ5_1;
+__device__ Codes codes_small(const uint8_t* p, int k) {
   constexpr bool kFive = kKind == DType::kQ5_0 || kKind == DType::kQ5_1;
-  constexpr int kBias = kMin ? 0 : kFive ? 16 : 8;
-  const float d = half_at(p);
-  const float min = kMin ? half_at(p + 2) : 0;
-  p += kMin ? 4 : 2;
+  Codes codes;
+  codes.scale = half_at(p);
+  codes.other = kHasMin<kKind> ? half_at(p + 2) : kFive ? 16 : 8;
+  p += kHasMin<kKind> ? 4 : 2;
   uint32_t high = 0;
   if constexpr (kFive) {
     high = (p[0] | p[1] << 8 | p[2] << 16 | static_cast<uint32_t>(p[3]) << 24) >> k;
@@ -70,15 +80,15 @@ __device__ void read8_small(const uint8_t* p, int k, float* w) {
   }
   for (int j = 0; j < 8; ++j) {
     const int byte = p[(k + j) % 16];
-    int q = k < 16 ? byte & 15 : byte >> 4;
-    if constexpr (kFive) q |= static_cast<int>(high >> j & 1) << 4;
-    w[j] = kMin ? fmaf(d, static_cast<float>(q), min) : d * static_cast<float>(q - kBias);
+    codes.q[j] = k < 16 ? byte & 15 : byte >> 4;
+    if constexpr (kFive) codes.q[j] |= static_cast<int>(high >> j & 1) << 4;
   }
+  return codes;
 }
 
 // d, dmin, eight 6-bit scales and mins in 12 bytes, perhaps 256 high bits, 256 nibbles.
 template <bool kFive>
-__device__ void read8_k45(const uint8_t* p, int k, float* w) {
+__device__ Codes codes_k45(const uint8_t* p, int k) {
   const uint8_t* packed = p + 4;
   const int group = k / 32;
   int scale = packed[group & 3] & 63, min = packed[4 + (group & 3)] & 63;
@@ -87,31 +97,42 @@ __device__ void read8_k45(const uint8_t* p, int k, float* w) {
     scale = (both & 15) | packed[group - 4] >> 6 << 4;
     min = both >> 4 | packed[group] >> 6 << 4;
   }
-  const float d = half_at(p) * static_cast<float>(scale);
-  const float least = -(half_at(p + 2) * static_cast<float>(min));
+  Codes codes;
+  codes.scale = half_at(p) * static_cast<float>(scale);
+  codes.other = -(half_at(p + 2) * static_cast<float>(min));
   const uint8_t* high = p + 16 + k % 32;
   const uint8_t* low = p + (kFive ? 48 : 16) + k / 64 * 32 + k % 32;
   for (int j = 0; j < 8; ++j) {
-    int q = k % 64 < 32 ? low[j] & 15 : low[j] >> 4;
-    if constexpr (kFive) q |= (high[j] >> group & 1) << 4;
-    w[j] = fmaf(d, static_cast<float>(q), least);
+    codes.q[j] = k % 64 < 32 ? low[j] & 15 : low[j] >> 4;
+    if constexpr (kFive) codes.q[j] |= (high[j] >> group & 1) << 4;
   }
+  return codes;
 }
 
-__device__ inline void read8_k6(const uint8_t* p, int k, float* w) {
+__device__ inline Codes codes_k6(const uint8_t* p, int k) {
   const int half = k / 128, at = k % 128;
   const uint8_t* low = p + half * 64 + at % 64;
   const uint8_t* high = p + 128 + half * 32 + at % 32;
-  const float d = half_at(p + 208) * static_cast<float>(static_cast<int8_t>(p[192 + k / 16]));
+  Codes codes;
+  codes.scale = half_at(p + 208) * static_cast<float>(static_cast<int8_t>(p[192 + k / 16]));
+  codes.other = 32;
   for (int j = 0; j < 8; ++j) {
     const int nibble = at < 64 ? low[j] & 15 : low[j] >> 4;
-    const int q = (nibble | (high[j] >> at / 32 * 2 & 3) << 4) - 32;
-    w[j] = d * static_cast<float>(q);
+    codes.q[j] = nibble | (high[j] >> at / 32 * 2 & 3) << 4;
   }
+  return codes;
+}
+
+__device__ inline Codes codes_q8(const uint8_t* p, int k) {
+  Codes codes;
+  codes.scale = half_at(p);
+  codes.other = 0;
+  for (int j = 0; j < 8; ++j) codes.q[j] = static_cast<int8_t>(p[2 + k + j]);
+  return codes;
 }
 
 template <DType kKind>
-__device__ void read8_ggml(const std::byte* row, int64_t k, float* w) {
+__device__ Codes codes_ggml(const std::byte* row, int64_t k) {
   constexpr bool kLarge = kKind == DType::kQ4_K || kKind == DType::kQ5_K || kKind == DType::kQ6_K;
   constexpr int kSize = kLarge ? 256 : 32;
   constexpr int kBytes = kKind == DType::kQ4_0   ? 18
@@ -124,50 +145,58 @@ __device__ void read8_ggml(const std::byte* row, int64_t k, float* w) {
                                                  : 210;
   const auto* block = reinterpret_cast<const uint8_t*>(row) + k / kSize * kBytes;
   const int within = static_cast<int>(k % kSize);
-  if constexpr (kKind == DType::kQ8_0) {
-    const float d = half_at(block);
-    for (int j = 0; j < 8; ++j) w[j] = d * static_cast<float>(static_cast<int8_t>(block[2 + within + j]));
-  } else if constexpr (!kLarge) {
-    read8_small<kKind>(block, within, w);
-  } else if constexpr (kKind == DType::kQ6_K) {
-    read8_k6(block, within, w);
-  } else {
-    read8_k45<kKind == DType::kQ5_K>(block, within, w);
-  }
+  if constexpr (kKind == DType::kQ8_0)
+    return codes_q8(block, within);
+  else if constexpr (!kLarge)
+    return codes_small<kKind>(block, within);
+  else if constexpr (kKind == DType::kQ6_K)
+    return codes_k6(block, within);
+  else
+    return codes_k45<kKind == DType::kQ5_K>(block, within);
 }
 
 // {f32 scale, i32 zero, integers}: blocks are multiples of 8 bytes, so that all reads are aligned.
 template <DType kKind>
-__device__ void read8_integer_group(const std::byte* row, int64_t k, float* w) {
+__device__ Codes codes_integer_group(const std::byte* row, int64_t k) {
   constexpr bool kNibbles = kKind == DType::kU4G32 || kKind == DType::kU4G128;
   constexpr int kSize = kKind == DType::kU4G128 ? 128 : kKind == DType::kI8G64 ? 64 : 32;
   constexpr int kBytes = 8 + (kNibbles ? kSize / 2 : kSize);
   const std::byte* block = row + k / kSize * kBytes;
   const auto head = *reinterpret_cast<const int2*>(block);
-  const float scale = __int_as_float(head.x);
   const int at = static_cast<int>(k % kSize);
   uint32_t words[2];
   words[0] = *reinterpret_cast<const uint32_t*>(block + 8 + (kNibbles ? at / 2 : at));
   if constexpr (!kNibbles) words[1] = *reinterpret_cast<const uint32_t*>(block + 12 + at);
+  Codes codes;
+  codes.scale = __int_as_float(head.x);
+  codes.other = static_cast<float>(head.y);
   for (int j = 0; j < 8; ++j) {
-    int q;
     if constexpr (kNibbles)
-      q = static_cast<int>(words[0] >> 4 * j & 15);
+      codes.q[j] = static_cast<int>(words[0] >> 4 * j & 15);
     else if constexpr (kKind == DType::kI8G64)
-      q = static_cast<int8_t>(words[j / 4] >> 8 * (j % 4));
+      codes.q[j] = static_cast<int8_t>(words[j / 4] >> 8 * (j % 4));
     else
-      q = static_cast<int>(words[j / 4] >> 8 * (j % 4) & 255);
-    w[j] = scale * static_cast<float>(q - head.y);
+      codes.q[j] = static_cast<int>(words[j / 4] >> 8 * (j % 4) & 255);
   }
+  return codes;
+}
+
+/// Of row[k .. k + 8); k is a multiple of 8.
+template <DType kKind>
+__device__ Codes codes_of(const std::byte* row, int64_t k, Quant<kKind>) {
+  if constexpr (kInGroups<kKind>)
+    return codes_integer_group<kKind>(row, k);
+  else
+    return codes_ggml<kKind>(row, k);
 }
 
 /// w[j] = row[k + j]; k is a multiple of 8.
 template <DType kKind>
-__device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind>) {
-  if constexpr (kKind >= DType::kU4G32) {
-    read8_integer_group<kKind>(row, k, w);
-  } else {
-    read8_ggml<kKind>(row, k, w);
+__device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind> kind) {
+  const Codes codes = codes_of(row, k, kind);
+  for (int j = 0; j < 8; ++j) {
+    const auto q = static_cast<float>(codes.q[j]);
+    w[j] = kHasMin<kKind> ? fmaf(codes.scale, q, codes.other) : codes.scale * (q - codes.other);
   }
 }
 
@@ -185,13 +214,16 @@ __device__ void read8(const T* row, int64_t k, int64_t cols, bool wide, float* w
   }
   for (int j = 0; j < 8; ++j) w[j] = k + j < cols ? to_float(row[k + j]) : 0.0f;
 }
-/// Of a weight of any kind.
+/// Columns k to k + 8 of a row of a weight of any kind. Of integers, `row_bytes` is the format's.
 template <typename W>
-__device__ void read8_weight(const std::byte* row, int64_t k, int64_t cols, bool wide, float* w) {
-  if constexpr (std::is_empty_v<W>)
-    read8(row, k, w, W());
+__device__ void read8_weight(const std::byte* weight, int64_t row, int64_t row_bytes, int64_t k, int64_t cols,
+                             bool wide, float* w) {
+  if constexpr (kIsIntegers<W>)
+    read8_integers<W>(weight, row, row_bytes, k, w);
+  else if constexpr (std::is_empty_v<W>)
+    read8(weight + row * row_bytes, k, w, W());
   else
-    read8(reinterpret_cast<const W*>(row), k, cols, wide, w);
+    read8(reinterpret_cast<const W*>(weight + row * row_bytes), k, cols, wide, w);
 }
 __device__ inline void read8_any(const void* row, DType dtype, int64_t k, int64_t cols, bool wide, float* w) {
   if (dtype == DType::kF32)

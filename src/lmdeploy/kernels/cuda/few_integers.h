@@ -1,0 +1,34 @@
+// linear and expert_linear with weights of 4 or 8 bits (integer_weight.h) on tensor cores.
+#pragma once
+
+#include "lmdeploy/kernels/cuda/few_tokens.h"
+#include "lmdeploy/kernels/cuda/linear_tiles.h"
+
+namespace lmdeploy::cuda {
+
+/// Beyond these weights are better widened once, for the library.
+constexpr int kMostIntegerTokens = 64;
+
+/// For up to 16 tokens at a time. The format has kBits; x is of T, with rows of whole 16 bytes. With args.glu
+/// half the rows are a multiple of 16. A token's bits are the same in any company.
+template <typename T, int kBits>
+void run_few_integers(const FewTokensArgs& args, const IntegerFormat& format, cudaStream_t stream);
+
+/// The same of all experts; args.weight and args.bias are not looked at.
+template <typename T, int kBits>
+void run_expert_integers(const FewTokensArgs& args, const ExpertWeights& experts, const IntegerFormat& format,
+                         cudaStream_t stream);
+
+/// What blocks that share a product's columns need.
+struct Meeting {
+  int num_sms;
+  Scratch* scratch;
+  int32_t* arrivals;  // [kArrivals], 0 before and after
+};
+
+/// For 17 to kMostIntegerTokens tokens. A token's bits are the same among any number of these.
+template <typename T, int kBits>
+void run_many_integers(const FewTokensArgs& args, const IntegerFormat& format, const Meeting& meeting,
+                       cudaStream_t stream);
+
+}  // namespace lmdeploy::cuda

@@ -1,0 +1,8 @@
+// linear and expert_linear for few tokens in f16 with weights of 8 bits.
+#include "lmdeploy/kernels/cuda/few_integers.cuh"
+
+namespace lmdeploy::cuda {
+template void run_few_integers<__half, 8>(const FewTokensArgs&, const IntegerFormat&, cudaStream_t);
+template void run_expert_integers<__half, 8>(const FewTokensArgs&, const ExpertWeights&, const IntegerFormat&,
+                                             cudaStream_t);
+}  // namespace lmdeploy::cuda

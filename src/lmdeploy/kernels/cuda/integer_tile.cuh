@@ -1,0 +1,177 @@
+// A warp's tile of a weight of 4 or 8 bits (integer_weight.h), multiplied with tokens on tensor cores.
+//
+// The integers become 16-bit numbers in registers, exactly, less their zero. A group's products are summed by
+// themselves and its scale is applied to the sum, in f32; a min is multiplied with the sum of x, which a row
+// of ones gives. A lane takes the eight consecutive columns that it has of a row as those that two products
+// want: a sum does not mind the order of its terms.
+#pragma once
+
+#include "lmdeploy/kernels/cuda/few_tokens_sums.cuh"
+#include "lmdeploy/kernels/cuda/integer_weight.cuh"
+#include "lmdeploy/kernels/cuda/mma.cuh"
+
+namespace lmdeploy::cuda {
+namespace {
+
+template <typename T>
+__device__ uint32_t subtract(uint32_t a, uint32_t b) {
+  using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  const Pair result = __hsub2(*reinterpret_cast<const Pair*>(&a), *reinterpret_cast<const Pair*>(&b));
+  return *reinterpret_cast<const uint32_t*>(&result);
+}
+
+/// (a & mask) | bits, which the compiler makes two instructions of where both are constants.
+__device__ inline uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(a), "r"(mask), "r"(bits));
+  return result;
+}
+
+/// Numbers that 16-bit integers become when their bits are or'ed in: 128 (bf16) or 1024 (f16).
+template <typename T>
+constexpr uint32_t kBase = std::is_same_v<T, __half> ? 0x6400 : 0x4300;
+
+constexpr uint32_t k2To23 = 0x4b000000;  // the same for f32
+
+/// What is taken off the integers of a group.
+template <typename T, int kBits>
+struct Zero {
+  static constexpr bool kByF32 = kBits == 8 && !std::is_same_v<T, __half>;  // bf16 has no bits to spare
+  uint32_t value;
+
+  __device__ explicit Zero(uint32_t zero) : value(kByF32 ? k2To23 + zero : (kBase<T> + zero) * 0x10001) {}
+};
+
+/// Columns 2 p and 2 p + 1 of the eight whose integers are in `words`.
+template <typename T>
+__device__ uint32_t integer_pair(const uint32_t* words, int p, Zero<T, 4> zero) {
+  return subtract<T>(and_or(words[0] >> 4 * p, 0x000f000f, kBase<T> * 0x10001), zero.value);
+}
+template <typename T>
+__device__ uint32_t integer_pair(const uint32_t* words, int p, Zero<T, 8> zero) {
+  const uint32_t word = words[p / 2];
+  const int first = p % 2 * 2;
+  if constexpr (Zero<T, 8>::kByF32) {
+    const auto number = [&](int byte) {
+      return __uint_as_float(__byte_perm(word, k2To23, 0x7440 + byte)) - __uint_as_float(zero.value);
+    };
+    return pack<T>(number(first), number(first + 1));
+  } else {
+    return subtract<T>(__byte_perm(word, kBase<T> >> 8, 0x4040 + first + (first + 1) * 0x100), zero.value);
+  }
+}
+
+/// kDepth units are on their way from memory at once. All lanes of the warp do the same.
+template <typename T, typename W, int kTokenTiles, int kDepth>
+class IntegerTile {
+  static constexpr bool kMins = W::kScale == GroupScale::kScaleMin;
+  static constexpr int kChains = kTokenTiles == 1 ? 2 : 1;  // of products, one waiting for the other
+
+ public:
+  /// Unit `first` of the tile that begins at `tile`, then each `step` further on, up to `end`.
+  __device__ IntegerTile(const std::byte* tile, int first, int step, int end)
+      : next_(first), step_(step), end_(end), codes_(tile + int64_t{first} * W::kUnitBytes) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) load_next(d);
+  }
+
+  /// To place d % kDepth, of which the unit has been multiplied.
+  __device__ void load_next(int d) {
+    if (next_ >= end_) return;
+#pragma unroll
+    for (int i = 0; i < W::kLoads; ++i) ring_[d].codes[i] = load_weights(codes_ + i * 512 + lane() * 16);
+    ring_[d].scales = reinterpret_cast<const typename W::Scales*>(codes_ + W::kUnitCodes)[lane() / 4];
+    codes_ += int64_t{step_} * W::kUnitBytes;
+    next_ += step_;
+  }
+
+  /// sums += the unit in place d * x, of which `columns` are there. x(t, k): of lane l, columns k + l % 4 * 8
+  /// and the seven after it of token t * 8 + l / 4; k is a multiple of 32.
+  template <typename X>
+  __device__ void multiply(float (&sums)[kTokenTiles][4], int d, int columns, const X& x) const {
+#pragma unroll
+    for (int g = 0; g < W::kGroups; ++g) {
+      if (g > 0 && g * W::kGroup >= columns) break;
+      float products[kChains][kTokenTiles][4] = {}, x_sums[kTokenTiles][4] = {};
+#pragma unroll
+      for (int s = 0; s < W::kGroup / 32; ++s) multiply_step(d, g, s, x, products, x_sums);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const ScaleAnd group = decode_scale<W>(scale_at(d, g, half));
+#pragma unroll
+        for (int t = 0; t < kTokenTiles; ++t)
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) {
+            float product = products[0][t][i];
+            if constexpr (kChains == 2) product += products[1][t][i];
+            sums[t][i] = fmaf(product, group.scale, sums[t][i]);
+            if constexpr (kMins) sums[t][i] = fmaf(x_sums[t][i], group.other, sums[t][i]);
+          }
+      }
+    }
+  }
+
+ private:
+  struct Unit {
+    uint4 codes[W::kLoads];
+    typename W::Scales scales;
+  };
+
+  // 32 columns.
+  template <typename X>
+  __device__ void multiply_step(int d, int g, int s, const X& x, float (&products)[kChains][kTokenTiles][4],
+                                float (&x_sums)[kTokenTiles][4]) const {
+    uint32_t front[4], back[4];
+    widen(d, g, s, front, back);
+    const uint32_t one = pack<T>(1, 1), ones[4] = {one, one, one, one};
+#pragma unroll
+    for (int t = 0; t < kTokenTiles; ++t) {
+      const uint4 columns = x(t, g * W::kGroup + s * 32);
+      mma<T>(products[0][t], front, columns.x, columns.y);
+      mma<T>(products[kChains - 1][t], back, columns.z, columns.w);
+      if constexpr (kMins) {
+        mma<T>(x_sums[t], ones, columns.x, columns.y);
+        mma<T>(x_sums[t], ones, columns.z, columns.w);
+      }
+    }
+  }
+
+  // The step's weights as the left factors of two products.
+  __device__ void widen(int d, int g, int s, uint32_t (&front)[4], uint32_t (&back)[4]) const {
+    const auto* words = reinterpret_cast<const uint32_t*>(ring_[d].codes);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t* own = words + ((g * W::kGroup / 32 + s) * 2 + half) * W::kWords;
+      const Zero<T, W::kBits> zero(zero_of<W>(scale_at(d, g, half)));
+      front[half] = integer_pair<T>(own, 0, zero);
+      front[2 + half] = integer_pair<T>(own, 1, zero);
+      back[half] = integer_pair<T>(own, 2, zero);
+      back[2 + half] = integer_pair<T>(own, 3, zero);
+    }
+  }
+  // `half`: of the lane's two rows.
+  __device__ const void* scale_at(int d, int g, int half) const {
+    return ring_[d].scales.values + (g * 2 + half) * W::kScaleBytes / 2;
+  }
+
+  int next_;  // unit that is loaded next
+  const int step_, end_;
+  const std::byte* codes_;
+  Unit ring_[kDepth];
+};
+
+/// Which tile a warp has: its `own` if the weight has so many rows, else the last one, of which nobody reads
+/// the results. With kGlu the second half of a block's warps have what the first half gate.
+template <typename Block, bool kGlu>
+__device__ int tile_of_warp(int rows, int first_row) {
+  const int own = first_row / 16 + Block::row_warp();
+  if constexpr (kGlu) {
+    constexpr int kHalf = Block::kRowWarps / 2;
+    const int gates = rows / 32;
+    return Block::row_warp() < kHalf ? min(own, gates - 1) : gates + min(own - kHalf, gates - 1);
+  }
+  return min(own, (rows + 15) / 16 - 1);
+}
+
+}  // namespace
+}  // namespace lmdeploy::cuda

@@ -1,0 +1,7 @@
+// linear for 17 to 64 tokens in f16 with weights of 8 bits.
+#include "lmdeploy/kernels/cuda/many_integers.cuh"
+
+namespace lmdeploy::cuda {
+template void run_many_integers<__half, 8>(const FewTokensArgs&, const IntegerFormat&, const Meeting&,
+                                           cudaStream_t);
+}  // namespace lmdeploy::cuda

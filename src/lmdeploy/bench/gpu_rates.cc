@@ -1,7 +1,8 @@
 // Products and attention on the GPU by themselves, with the shapes of Llama-3-8B in bf16, as percent of the
 // card's read bandwidth or of its rate of bf16 products.
 //   gpu_rates [linear] [linear_in_4_bits] [linear_in_q4_0] [linear_in_q4_1] [linear_in_8_bits]
-//             [linear_in_q8_0] [attention] [attention_in_8_bits] [attention_in_4_bits] [sampling]
+//             [linear_in_q8_0] [linear_in_q4_k] [linear_in_q6_k] [attention] [attention_in_8_bits]
+//             [attention_in_4_bits] [sampling]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -181,7 +182,9 @@ int main(int argc, char** argv) try {
       {"linear_in_q4_0", lmdeploy::DType::kQ4_0},
       {"linear_in_q4_1", lmdeploy::DType::kQ4_1},
       {"linear_in_8_bits", lmdeploy::DType::kI8G64},
-      {"linear_in_q8_0", lmdeploy::DType::kQ8_0}};
+      {"linear_in_q8_0", lmdeploy::DType::kQ8_0},
+      {"linear_in_q4_k", lmdeploy::DType::kQ4_K},
+      {"linear_in_q6_k", lmdeploy::DType::kQ6_K}};
   for (const auto& [part, kind] : kWeights) {
     if (!wanted(part)) continue;
     rates.linear(6144, 4096, kind);

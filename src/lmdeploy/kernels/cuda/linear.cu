@@ -11,11 +11,16 @@ namespace lmdeploy::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// Up to that many tokens, quantised weights are read as they are; above, once into 16 bits for cuBLASLt.
-constexpr int64_t kMostTokensOfTiles = 64;
+/// Up to that many tokens, quantised weights are read as they are; above, a slice of rows at a time goes into
+/// 16 bits, for cuBLASLt.
+constexpr int64_t kMostTokensAsTheyAre = 4;
+constexpr int64_t kSliceBytes = int64_t{128} << 20;
+/// Where there is no other way: up to that many tokens for each weight, a row of it at a time.
+constexpr int64_t kMostTokensOfRows = 16;
 
 void run_tiles(const TileArgs& args, const WeightPart& part, cudaStream_t stream) {
   if (part.integers.exists()) return run_integer_tiles(args, part.integers, stream);
+  if (args.tokens <= kMostTokensOfRows * args.weights.count && run_rows(args, part.dtype, stream)) return;
   (is_quantized(part.dtype) ? run_quant_tiles : run_float_tiles)(args, part.dtype, stream);
 }
 
@@ -47,30 +52,31 @@ __global__ void fill_rows_kernel(std::byte* out, int64_t stride_bytes, DType dty
 }
 
 template <typename T, typename W>
-__global__ void dequantize_kernel(T* out, const std::byte* weight, int64_t row_bytes, int64_t count,
-                                  int64_t cols) {
+__global__ void dequantize_kernel(T* out, const std::byte* weight, int64_t row_bytes, int64_t first,
+                                  int64_t count, int64_t cols) {
   const int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 8;
   if (k >= cols) return;
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     float values[8];
-    read8_weight<W>(weight, r, row_bytes, k, cols, false, values);
+    read8_weight<W>(weight, first + r, row_bytes, k, cols, false, values);
     Pack<T, 8> packed;
     for (int j = 0; j < 8; ++j) packed.values[j] = from_float<T>(values[j]);
     *reinterpret_cast<Pack<T, 8>*>(out + r * cols + k) = packed;
   }
 }
 
-const std::byte* dequantized(const WeightPart& part, int64_t cols, DType dtype, Scratch& scratch,
-                             cudaStream_t stream) {
-  std::byte* wide = scratch.bytes(part.rows * row_bytes(dtype, cols));
-  const dim3 grid(static_cast<unsigned>(ceil_div(cols, kThreads * 8)), grid_rows(part.rows));
+// Rows `first` to first + count.
+const std::byte* dequantized(const WeightPart& part, int64_t first, int64_t count, int64_t cols, DType dtype,
+                             Scratch& scratch, cudaStream_t stream) {
+  std::byte* wide = scratch.bytes(count * row_bytes(dtype, cols));
+  const dim3 grid(static_cast<unsigned>(ceil_div(cols, kThreads * 8)), grid_rows(count));
   with_type(dtype, [&]<typename T>(Type<T>) {
     with_weight(part.dtype, part.integers, [&]<typename W>(Type<W>) {
       dequantize_kernel<T, W><<<grid, kThreads, 0, stream>>>(reinterpret_cast<T*>(wide), part.data,
-                                                             part.row_bytes, part.rows, cols);
+                                                             part.row_bytes, first, count, cols);
     });
   });
-  check_launch("dequantize", {part.rows, cols});
+  check_launch("dequantize", {count, cols});
   return wide;
 }
 
@@ -196,17 +202,24 @@ bool CudaKernels::multiply_by_blas(TensorView out, ConstTensorView x, const Weig
   MatmulShape shape = matmul_shape(out, x);
   shape.accumulate = bias != nullptr;
   const bool as_is = part.dtype == x.dtype();
-  const bool can_be = is_quantized(part.dtype) && x.rows() > kMostTokensOfTiles;
+  const bool can_be = is_quantized(part.dtype) && x.rows() > kMostTokensAsTheyAre;
   if (!(as_is || can_be) || !Blas::takes(shape, out.data(), x.data(), as_is ? part.data : nullptr))
     return false;
-  const std::byte* operand = as_is ? part.data : dequantized(part, x.cols(), x.dtype(), scratch_, stream_);
   if (bias != nullptr) {  // the product is added to it: one rounding of the sum
     const dim3 grid(static_cast<unsigned>(ceil_div(part.rows, kThreads)), grid_rows(x.rows()));
     fill_rows_kernel<<<grid, kThreads, 0, stream_>>>(out.data(), out.row_stride_bytes(), out.dtype(), bias,
                                                      x.rows(), part.rows);
     check_launch("linear's bias", out.shape());
   }
-  return blas_.multiply(shape, out.data(), x.data(), operand, stream_);
+  if (as_is) return blas_.multiply(shape, out.data(), x.data(), part.data, stream_);
+  const int64_t most = std::max<int64_t>(kSliceBytes / row_bytes(x.dtype(), x.cols()) / 64, 1) * 64;
+  for (int64_t first = 0; first < part.rows; first += most) {
+    shape.rows = std::min(most, part.rows - first);
+    const std::byte* wide = dequantized(part, first, shape.rows, x.cols(), x.dtype(), scratch_, stream_);
+    if (!blas_.multiply(shape, out.slice_cols(first, shape.rows).data(), x.data(), wide, stream_))
+      return false;
+  }
+  return true;
 }
 
 // One call for each run of experts, part of their weights and kind: experts of another kind have no weight in

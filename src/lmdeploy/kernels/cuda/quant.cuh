@@ -61,6 +61,18 @@ constexpr bool kHasMin =
 
 template <DType kKind>
 constexpr bool kInGroups = is_integer_group(kKind);
+/// Eight bytes that begin where a load of kAlign bytes may.
+template <int kAlign>
+struct Bytes8 {
+  uint8_t values[8];
+
+  __device__ explicit Bytes8(const uint8_t* from) {
+    using Word = std::conditional_t<kAlign == 8, uint2, uint16_t>;
+    auto* to = reinterpret_cast<Word*>(values);
+    for (int i = 0; i < 8 / static_cast<int>(sizeof(Word)); ++i)
+      to[i] = reinterpret_cast<const Word*>(from)[i];
+  }
+};
 /// The least integer.
 template <DType kKind>
 constexpr int kLowest = kKind == DType::kQ8_0 || kKind == DType::kI8G64 ? -128 : 0;
@@ -78,8 +90,9 @@ __device__ Codes codes_small(const uint8_t* p, int k) {
     high = (p[0] | p[1] << 8 | p[2] << 16 | static_cast<uint32_t>(p[3]) << 24) >> k;
     p += 4;
   }
+  const Bytes8<2> bytes(p + k % 16);
   for (int j = 0; j < 8; ++j) {
-    const int byte = p[(k + j) % 16];
+    const int byte = bytes.values[j];
     codes.q[j] = k < 16 ? byte & 15 : byte >> 4;
     if constexpr (kFive) codes.q[j] |= static_cast<int>(high >> j & 1) << 4;
   }
@@ -100,25 +113,23 @@ __device__ Codes codes_k45(const uint8_t* p, int k) {
   Codes codes;
   codes.scale = half_at(p) * static_cast<float>(scale);
   codes.other = -(half_at(p + 2) * static_cast<float>(min));
-  const uint8_t* high = p + 16 + k % 32;
-  const uint8_t* low = p + (kFive ? 48 : 16) + k / 64 * 32 + k % 32;
+  const Bytes8<8> high(p + 16 + k % 32), low(p + (kFive ? 48 : 16) + k / 64 * 32 + k % 32);
   for (int j = 0; j < 8; ++j) {
-    codes.q[j] = k % 64 < 32 ? low[j] & 15 : low[j] >> 4;
-    if constexpr (kFive) codes.q[j] |= (high[j] >> group & 1) << 4;
+    codes.q[j] = k % 64 < 32 ? low.values[j] & 15 : low.values[j] >> 4;
+    if constexpr (kFive) codes.q[j] |= (high.values[j] >> group & 1) << 4;
   }
   return codes;
 }
 
 __device__ inline Codes codes_k6(const uint8_t* p, int k) {
   const int half = k / 128, at = k % 128;
-  const uint8_t* low = p + half * 64 + at % 64;
-  const uint8_t* high = p + 128 + half * 32 + at % 32;
+  const Bytes8<2> low(p + half * 64 + at % 64), high(p + 128 + half * 32 + at % 32);
   Codes codes;
   codes.scale = half_at(p + 208) * static_cast<float>(static_cast<int8_t>(p[192 + k / 16]));
   codes.other = 32;
   for (int j = 0; j < 8; ++j) {
-    const int nibble = at < 64 ? low[j] & 15 : low[j] >> 4;
-    codes.q[j] = nibble | (high[j] >> at / 32 * 2 & 3) << 4;
+    const int nibble = at < 64 ? low.values[j] & 15 : low.values[j] >> 4;
+    codes.q[j] = nibble | (high.values[j] >> at / 32 * 2 & 3) << 4;
   }
   return codes;
 }
@@ -127,7 +138,8 @@ __device__ inline Codes codes_q8(const uint8_t* p, int k) {
   Codes codes;
   codes.scale = half_at(p);
   codes.other = 0;
-  for (int j = 0; j < 8; ++j) codes.q[j] = static_cast<int8_t>(p[2 + k + j]);
+  const Bytes8<2> bytes(p + 2 + k);
+  for (int j = 0; j < 8; ++j) codes.q[j] = static_cast<int8_t>(bytes.values[j]);
   return codes;
 }
 

@@ -48,10 +48,10 @@ std::string lower(std::string text) {
   return text;
 }
 
-JsonObject document() {
+JsonObject document(bool with_quotas) {
   JsonObject paths, schemas = response_schemas();
   for (const Route& route : routes()) {
-    if (!route.in_document) continue;
+    if (route.shown == Shown::kWithQuotas && !with_quotas) continue;
     Json& path = paths[route.path];
     if (!path.is_object()) path = JsonObject();
     path.get_object()[lower(route.method)] = operation(route);
@@ -72,9 +72,8 @@ http::Response openapi_document(Service& service, const http::Request&) {
   if (!service.options().show_docs)
     throw ApiError(
         {404, "the description is off: the server was started with --disable-fastapi-docs", {}, {}});
-  static const std::string text = to_json_text(document());
   http::Response response;
-  response.body = text;
+  response.body = to_json_text(document(service.options().quotas.has_value()));
   return response;
 }
 

@@ -188,6 +188,20 @@ TEST(ApiServer, DocumentDescribesEveryRoute) {
     EXPECT_EQ(paths.contains(route.path), route.shown == Shown::kAlways) << route.path;
 }
 
+TEST(ApiServer, RoutesAreGroupedByTags) {
+  ScriptedServer server;
+  const Json document = parse_json(server.get("/openapi.json").body, "document");
+  const auto tag = [&](const char* path, const char* method) {
+    return to_json_text(
+        document.as_object().at("paths").as_object().at(path).as_object().at(method).at("tags"));
+  };
+  EXPECT_EQ(tag("/v1/chat/completions", "post"), R"(["OpenAI"])");
+  EXPECT_EQ(tag("/v1/messages/count_tokens", "post"), R"(["Anthropic"])");
+  EXPECT_EQ(tag("/v1/chat/interactive", "post"), R"(["LMDeploy"])");
+  EXPECT_EQ(tag("/metrics", "get"), R"(["Server"])");
+  EXPECT_EQ(document.as_object().at("tags").as_array().size(), 4u);
+}
+
 TEST(ApiServer, EngineThatCannotAnswerSaysSo) {
   ScriptedServer server({.answer = "x"});
   server.pipeline().close();

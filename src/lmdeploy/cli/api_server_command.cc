@@ -19,6 +19,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/serve/api_server.h"
+#include "lmdeploy/serve/every.h"
 #include "lmdeploy/serve/metrics_log.h"
 #include "lmdeploy/serve/proxy_registration.h"
 
@@ -32,7 +33,7 @@ struct ServerFlags {
   EngineArguments engine;
   http::ServerOptions http;
   ServiceOptions service;
-  bool ssl = false, disable_docs = false, disable_metrics = false;
+  bool ssl = false, disable_docs = false, disable_metrics = false, exit_on_failure = false;
   int64_t queue_timeout_s = 0, shutdown_timeout_s = 30, max_body_mib = 64;
   std::string hf_overrides, qos_config_path, proxy_url;
 };
@@ -113,6 +114,8 @@ void add_service_flags(CLI::App& command, ServerFlags& flags) {
       .add_option("--proxy-url", flags.proxy_url,
                   "lmdeploy serve proxy that this server is a node of while it is ready")
       ->type_name("URL");
+  command.add_flag("--exit-on-engine-failure", flags.exit_on_failure,
+                   "End with an error once /health says that the engine is broken");
   command.add_flag("--disable-fastapi-docs", flags.disable_docs,
                    "No pages that describe the interface, no openapi.json");
   command.add_flag("--disable-metrics", flags.disable_metrics, "No /metrics");
@@ -228,6 +231,16 @@ std::unique_ptr<ProxyRegistration> register_with_proxy(const ServerFlags& flags,
   return std::make_unique<ProxyRegistration>(std::move(options));
 }
 
+/// Ends the server by `stop` once its engine is broken, where that is asked for.
+std::unique_ptr<Every> watch_engine(const ServerFlags& flags, const Service& service,
+                                    std::function<void(std::string)> stop) {
+  if (!flags.exit_on_failure) return nullptr;
+  return std::make_unique<Every>(std::chrono::seconds(1), [&service, stop = std::move(stop)] {
+    std::string failure = service.engine_failure();
+    if (!failure.empty()) stop(std::move(failure));
+  });
+}
+
 void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
   const char* scheme = flags.ssl ? "https" : "http";
   const bool color = isatty(STDOUT_FILENO) != 0;
@@ -257,6 +270,8 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
   bool announced = false;
   std::unique_ptr<MetricsLog> metrics_log;
   std::unique_ptr<ProxyRegistration> registration;
+  std::string failure;
+  std::unique_ptr<Every> watch;
   while (signal == 0 && !stop_asked) {
     signal = signals.wait();
     if (signal != 0 && !loader.done())
@@ -267,12 +282,19 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
     announced = true;
     if (flags.service.enable_metrics) metrics_log = std::make_unique<MetricsLog>(server.service());
     registration = register_with_proxy(flags, server.port());
+    watch = watch_engine(flags, server.service(), [&](std::string reason) {
+      failure = std::move(reason);
+      stop_asked = true;
+      signals.wake();
+    });
   }
+  watch.reset();
   registration.reset();  // before requests are refused
   server.service().set_state(ServiceState::kStopping);
   const auto drain = [&] { return server.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
   drain_or_exit(drain, signals, signal, console);
   server.stop();
+  if (!failure.empty()) throw Error(ErrorCode::kInternal, failure);
   return exit_code(signal);
 }
 

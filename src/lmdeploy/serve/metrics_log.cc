@@ -1,49 +1,37 @@
 #include "lmdeploy/serve/metrics_log.h"
 
 #include "lmdeploy/core/log.h"
-#include "lmdeploy/serve/api_error.h"
 
 namespace lmdeploy {
+namespace {
 
-using Clock = std::chrono::steady_clock;
+/// nullopt: it loads, sleeps or stops.
+std::optional<EngineStats> stats_of(const Service& service) {
+  try {
+    return service.pipeline()->engine().stats();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 MetricsLog::MetricsLog(Service& service, std::chrono::milliseconds interval)
-    : service_(service), interval_(interval), thread_([this] { run(); }) {}
+    : service_(service),
+      before_(stats_of(service).value_or(EngineStats())),
+      then_(std::chrono::steady_clock::now()),
+      every_(interval, [this] { look(); }) {}
 
-MetricsLog::~MetricsLog() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
-
-void MetricsLog::run() {
-  EngineStats before;
-  look(before);
-  Clock::time_point then = Clock::now();
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, interval_, [&] { return stopping_; })) {
-    EngineStats now;
-    if (!look(now)) continue;
-    const Clock::time_point time = Clock::now();
-    if (now.steps < before.steps) before = {};  // another engine, after sleep
-    if (now.steps != before.steps || now.running + now.waiting > 0)
-      LMD_LOG(kInfo, throughput_line(before, now, std::chrono::duration<double>(time - then).count(),
-                                     service_.metrics()->outcomes(), service_.load()));
-    before = now;
-    then = time;
-  }
-}
-
-bool MetricsLog::look(EngineStats& stats) const {
-  try {
-    stats = service_.pipeline()->engine().stats();
-    return true;
-  } catch (const std::exception&) {  // it loads, sleeps or stops
-    return false;
-  }
+void MetricsLog::look() {
+  const std::optional<EngineStats> now = stats_of(service_);
+  if (!now) return;
+  const auto time = std::chrono::steady_clock::now();
+  if (now->steps < before_.steps) before_ = {};  // another engine, after sleep
+  if (now->steps != before_.steps || now->running + now->waiting > 0)
+    LMD_LOG(kInfo, throughput_line(before_, *now, std::chrono::duration<double>(time - then_).count(),
+                                   service_.metrics()->outcomes(), service_.load()));
+  before_ = *now;
+  then_ = time;
 }
 
 }  // namespace lmdeploy

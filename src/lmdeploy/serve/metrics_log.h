@@ -2,33 +2,24 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
+#include "lmdeploy/serve/every.h"
 #include "lmdeploy/serve/service.h"
 
 namespace lmdeploy {
 
-/// At level INFO, while there is something to say. Has a thread of its own; `service` must outlive it.
+/// At level INFO, while there is something to say. `service` must outlive it.
 class MetricsLog {
  public:
   explicit MetricsLog(Service& service, std::chrono::milliseconds interval = std::chrono::seconds(10));
-  ~MetricsLog();
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
 
  private:
-  void run();
-  /// Whether the server is ready.
-  bool look(EngineStats& stats) const;
+  void look();
 
   Service& service_;
-  const std::chrono::milliseconds interval_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread thread_;
+  EngineStats before_;
+  std::chrono::steady_clock::time_point then_;
+  Every every_;  // last: runs on all of the above
 };
 
 }  // namespace lmdeploy

@@ -1,6 +1,7 @@
 // Steps that fail: who hears of it, who goes on, and what /health says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -18,6 +19,19 @@ std::string post_text(const std::string& target, const std::string& body) {
   return cat("POST ", target,
              " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
              "\r\n\r\n", body);
+}
+
+/// Until one of the words is in the text, or the connection has ended.
+void read_until(RawClient& client, std::string& text, std::initializer_list<const char*> words) {
+  const auto found = [&] {
+    return std::any_of(words.begin(), words.end(),
+                       [&](const char* word) { return text.find(word) != std::string::npos; });
+  };
+  while (!found()) {
+    const std::string more = client.read_some();
+    if (more.empty()) break;
+    text += more;
+  }
 }
 
 /// A model whose next steps fail when a test says so.
@@ -69,21 +83,44 @@ TEST(Failures, F29_EveryStreamOfTheStepHearsOfIt) {
     clients.back().send(post_text(kChat, kEndless));
     EXPECT_FALSE(clients.back().read_some().empty());
   }
-  const auto read_until = [](RawClient& client, const char* words) {
-    std::string text;
-    while (text.find(words) == std::string::npos) {
-      const std::string more = client.read_some();
-      if (more.empty()) break;
-      text += more;
-    }
-    return text;
-  };
-  read_until(clients[3], "\"content\":\"s\"");
+  std::string unused;
+  read_until(clients[3], unused, {"\"content\":\"s\""});
   server.fail_next(1);
-  for (RawClient& client : clients) expect_broken_off(read_until(client, "[DONE]"));
+  for (RawClient& client : clients) {
+    std::string text;
+    read_until(client, text, {"[DONE]"});
+    expect_broken_off(text);
+  }
   server->await_idle();
   EXPECT_EQ(server->post(kChat, kShort).status, 200) << "the next request goes on";
   EXPECT_EQ(server->get("/health").status, 200) << "one failed step may be the fault of its requests";
+}
+
+/// Each in the words of its protocol.
+TEST(Failures, StreamsOfAllProtocolsSayWhy) {
+  struct Call {
+    const char *route, *body, *end;
+  };
+  const Call calls[] = {
+      {"/v1/completions", R"({"prompt":"h","max_tokens":2000,"stream":true})", "data: [DONE]"},
+      {"/generate", R"({"prompt":"h","max_tokens":2000,"stream":true})", "data: [DONE]"},
+      {"/v1/responses", R"({"input":"hi","stream":true})", "event: response.failed"},
+      {"/v1/messages", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2000,"stream":true})",
+       "event: error"}};
+  FailingServer server;
+  for (const Call& call : calls) {
+    RawClient client = server->connect();
+    std::string request = post_text(call.route, call.body);
+    request.insert(request.find("Content-Type"), "anthropic-version: 2023-06-01\r\nConnection: close\r\n");
+    client.send(request);
+    std::string text;
+    read_until(client, text, {"dl", "\"e\""});
+    server.fail_next(1);
+    text += client.read_to_end();
+    EXPECT_NE(text.find("the device is gone"), std::string::npos) << call.route << text;
+    EXPECT_NE(text.find(call.end), std::string::npos) << call.route << text;
+    server->await_idle();
+  }
 }
 
 /// A request that waits when the step fails is not part of it.
@@ -118,14 +155,9 @@ TEST(Failures, TheInteractiveStreamSaysWhy) {
   client.send(post_text("/v1/chat/interactive",
                         R"({"prompt":"hi","stream":true,"interactive_mode":true,"session_id":5})"));
   std::string text;
-  while (text.find("\"text\":") == std::string::npos) text += client.read_some();
+  read_until(client, text, {"\"text\":"});
   server.fail_next(1);
-  text += client.read_some();
-  while (text.find("\"error\"") == std::string::npos) {
-    const std::string more = client.read_some();
-    ASSERT_FALSE(more.empty()) << text;
-    text += more;
-  }
+  read_until(client, text, {"\"error\":{"});
   EXPECT_NE(text.find("\"finish_reason\":\"error\""), std::string::npos);
   EXPECT_NE(text.find("the device is gone"), std::string::npos);
   server->await_idle();

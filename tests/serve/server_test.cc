@@ -148,6 +148,20 @@ TEST(ApiServer, QueuedClientThatGoesAwayLeavesTheQueue) {
   EXPECT_EQ(first.read_reply().status, 200);
 }
 
+TEST(ApiServer, TheOldestConversationMakesRoom) {
+  ScriptOptions options;
+  options.service.max_sessions = 2;
+  ScriptedServer server(options);
+  const auto history = [&](int session) {
+    const std::string body = cat(R"({"prompt":"hi","interactive_mode":true,"session_id":)", session, "}");
+    return server.post_json("/v1/chat/interactive", body).as_object().at("history_tokens").as_int64();
+  };
+  for (const int session : {1, 2, 1, 3}) history(session);
+  EXPECT_EQ(server.pipeline().engine().stats().sessions, 2) << "the engine's session has ended too";
+  EXPECT_GT(history(1), 0) << "used after the second one";
+  EXPECT_EQ(history(2), 0) << "forgotten";
+}
+
 TEST(ApiServer, AbortRequest) {
   ScriptOptions options;
   options.answer = "endless ";

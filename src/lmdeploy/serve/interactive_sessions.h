@@ -19,8 +19,7 @@ namespace lmdeploy {
 class InteractiveSessions {
  public:
   using End = std::function<void(ChatSession& session)>;
-  explicit InteractiveSessions(End end, size_t max_sessions = 4096)
-      : end_(std::move(end)), max_sessions_(max_sessions) {}
+  InteractiveSessions(End end, size_t max_sessions) : end_(std::move(end)), max_sessions_(max_sessions) {}
 
   struct Entry {
     ChatSession session;

@@ -31,7 +31,7 @@ std::string listed(const std::vector<std::string>& names) {
 Service::Service(ServiceOptions options)
     : options_(std::move(options)),
       admission_(options_.admission, options_.quotas),
-      sessions_([this](ChatSession& session) { end_session(session); }) {}
+      sessions_([this](ChatSession& session) { end_session(session); }, options_.max_sessions) {}
 
 void Service::end_session(ChatSession& session) {
   std::shared_ptr<Pipeline> pipeline;

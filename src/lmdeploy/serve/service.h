@@ -32,6 +32,7 @@ struct ServiceOptions {
   bool enable_metrics = true;       // /metrics at all
   bool allow_terminate = false;     // /terminate
   bool enable_abort = false;        // /abort_request
+  size_t max_sessions = 4096;       // conversations kept
   int64_t max_log_len = 0;          // bytes of each prompt in the log; 0: none
   /// Opens the model again after sleep.
   std::function<std::shared_ptr<Pipeline>()> open_model;

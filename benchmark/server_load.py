@@ -7,7 +7,8 @@
 
 Server CPU per streamed token is the CPU time of all threads of the server's process but those of the engine (lmd-...),
 by the number of tokens. Added latency is how long /health takes
-meanwhile: its way through the server is that of a token, its answer needs no model. --soak compares memory, file
+meanwhile: its way through the server is that of a token, its answer needs no model; it is measured under full load and
+under half of it, where 99 in 100 should take at most --gate-ms more on a machine that does nothing else. --soak compares memory, file
 descriptors, threads and cache blocks after the first tenth with those at the end and fails when something stays behind.
 """
 from __future__ import annotations
@@ -50,6 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=2, help="requests of each streaming connection")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each answer")
     parser.add_argument("--share", type=float, default=1.0, help="of the time in which each of them streams; (0, 1]")
+    parser.add_argument("--gate-ms", type=float, default=5.0,
+                        help="most that p99 may take longer at half load; more fails, unless others use the machine")
     parser.add_argument("--probe", help=argparse.SUPPRESS)
     parser.add_argument("--soak", type=int, default=0, metavar="REQUESTS")
     parser.add_argument("--concurrency", type=int, default=32, help="of --soak")
@@ -200,7 +203,17 @@ async def phase(server: Server, args: argparse.Namespace, stream: bool) -> Phase
                  [reply.error for reply in replies if reply.error], latencies)
 
 
+def print_latency(name: str, values: list[float], quiet: list[float]) -> float:
+    """The p99 that it adds to `quiet`."""
+    median, p99 = percentiles(values, (0.5, 0.99))
+    quiet_median, quiet_p99 = percentiles(quiet, (0.5, 0.99))
+    print(f"/health, {name}: p50 {median:.2f} ms, p99 {p99:.2f} ms of {len(values)}; added: p50 "
+          f"{median - quiet_median:.2f} ms, p99 {p99 - quiet_p99:.2f} ms")
+    return p99 - quiet_p99
+
+
 async def load(server: Server, args: argparse.Namespace) -> int:
+    others = os.getloadavg()[0]
     probe = Probe(server.url)
     await asyncio.sleep(1.5)
     quiet = probe.stop()
@@ -208,21 +221,22 @@ async def load(server: Server, args: argparse.Namespace) -> int:
     idle = [await asyncio.open_connection(host, port) for _ in range(args.idle)]
     await phase(server, args, stream=True)  # warm-up
     whole, streamed = await phase(server, args, stream=False), await phase(server, args, stream=True)
+    half = await phase(server, argparse.Namespace(**{**vars(args), "share": args.share / 2}), stream=True)
     for _, writer in idle:
         writer.close()
     print(f"connections: {args.idle} idle + {args.streams} streaming, {args.rounds} answers of {args.tokens} tokens each")
     for name, one in (("streamed", streamed), ("whole", whole)):
         print(f"{name} answers: {one.tokens_per_s:.0f} tokens/s, server CPU {one.others_us:.1f} us per token, the "
               f"engine's {one.engine_us:.1f} us")
-    for name, values in (("no load", quiet), ("under load", streamed.health_ms)):
-        median, p99 = percentiles(values, (0.5, 0.99))
-        print(f"/health, {name}: p50 {median:.2f} ms, p99 {p99:.2f} ms of {len(values)}")
-    added = [loaded - alone for loaded, alone in zip(percentiles(streamed.health_ms, (0.5, 0.99)),
-                                                     percentiles(quiet, (0.5, 0.99)), strict=True)]
-    print(f"added latency: p50 {added[0]:.2f} ms, p99 {added[1]:.2f} ms")
-    errors = whole.errors + streamed.errors
+    print_latency("no load", quiet, quiet)
+    print_latency("full load", streamed.health_ms, quiet)
+    added = print_latency("half load", half.health_ms, quiet)
+    too_slow = added > args.gate_ms
+    print(f"p99 added at half load: {added:.2f} ms, at most {args.gate_ms:g} ms expected: " +
+          ("too slow" if too_slow else "good") + f" (load of the machine before: {others:.2f} of {os.cpu_count()} cores)")
+    errors = whole.errors + streamed.errors + half.errors
     print(f"errors: {len(errors)}" + (f"; the first: {errors[0]}" if errors else ""))
-    return 1 if errors else 0
+    return 1 if errors or (too_slow and others < 0.5) else 0
 
 
 MALFORMED = (b'{"prompt":', b"[]", b"null", b'{"prompt": 3}', b'{"prompt": "a", "top_p": 7}', b"\xff\xfe", b"")

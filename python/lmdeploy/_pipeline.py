@@ -24,6 +24,7 @@ from ._prompts import split_prompts
 from ._rendering import PromptPreview, Rendering
 from ._requests import native_configs, refuse_adapter, resolve_configs
 from ._response import Response, first_piece, response_from_native
+from ._schedule_metrics import ScheduleMetrics, schedule_metrics
 from ._session import Session, end_turn
 from ._stream import read
 from ._warn import warn_once
@@ -268,6 +269,10 @@ class Pipeline(AsyncAnswers):
         """Scores of reward models. Raises InvalidArgumentError (a ValueError): none is supported yet."""
         raise InvalidArgumentError(f"get_reward_score needs a reward model (InternLM2ForRewardModel, "
                                    f"Qwen2ForRewardModel); this is {self._core.architecture}, which gives no scores")
+
+    def get_schedule_metrics(self) -> ScheduleMetrics:
+        """Sequences, blocks and steps of the engine, now."""
+        return schedule_metrics(self._core.stats())
 
     # ---- the end
 

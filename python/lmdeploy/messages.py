@@ -8,6 +8,7 @@ from ._engine_configs import PytorchEngineConfig, QuantPolicy, TurbomindEngineCo
 from ._generation import EngineGenerationConfig, GenerationConfig
 from ._rendering import PromptPreview
 from ._response import EngineOutput, GenOut, Response, ResponseType
+from ._schedule_metrics import ScheduleMetrics
 
 
 @dataclass
@@ -46,6 +47,7 @@ __all__ = [
     "QuantPolicy",
     "Response",
     "ResponseType",
+    "ScheduleMetrics",
     "SpeculativeConfig",
     "TurbomindEngineConfig",
     "VisionConfig",

@@ -61,6 +61,38 @@ TEST_F(EngineThread, AnswersAndReports) {
   EXPECT_EQ(stats.free_blocks, stats.total_blocks) << "a caller who saw the end sees the blocks free";
 }
 
+TEST_F(EngineThread, TimesComeInOrder) {
+  EngineConfig config = small_config();
+  config.max_batch_size = 1;
+  open(config);
+  std::atomic<bool> both_are_there = false;
+  model_.before_step = [&](const StepInput&) {
+    while (!both_are_there) std::this_thread::sleep_for(milliseconds{1});
+    std::this_thread::sleep_for(milliseconds{1});
+  };
+  const auto first = engine_->submit(request_of(random_ids(1, 9), 12));
+  const auto second = engine_->submit(request_of(random_ids(2, 9), 12));
+  both_are_there = true;
+  const RequestTimes a = drain(*first).times, b = drain(*second).times;
+  for (const RequestTimes& times : {a, b}) {
+    EXPECT_GT(times.enqueued, RequestTimes::Time());
+    EXPECT_GE(times.scheduled, times.enqueued);
+    EXPECT_GE(times.first_token, times.scheduled + milliseconds{1});
+    EXPECT_GE(times.finished, times.first_token + milliseconds{11});
+  }
+  EXPECT_LT(b.enqueued, a.finished);
+  EXPECT_GE(b.scheduled, a.finished) << "it had to wait";
+}
+
+TEST_F(EngineThread, StepsAreCountedByTheirTokens) {
+  open(small_config());
+  complete(request_of(random_ids(1, 9), 4));  // a step of 9 tokens, three of 1
+  const StepTokens steps = engine_->stats().step_tokens;
+  EXPECT_EQ(steps.sum, 12);
+  EXPECT_EQ(steps.counts[0], 3);
+  EXPECT_EQ(steps.counts[2], 1);
+}
+
 TEST_F(EngineThread, BadRequestsEndAtOnceAndNameTheField) {
   open(small_config());
   const auto message_of = [&](auto change) {
@@ -228,8 +260,14 @@ TEST_F(EngineThread, AThrowingModelDoesNotKillTheEngine) {
   EXPECT_EQ(output.finish, FinishReason::kError);
   EXPECT_EQ(output.error_code, ErrorCode::kIo);
   EXPECT_EQ(output.error_message, "cannot read weights");
+  complete(request_of(random_ids(1, 5), 3));
+  EXPECT_EQ(engine_->stats().failed_steps_in_a_row, 2);
   broken = false;
   EXPECT_EQ(complete(request_of(random_ids(1, 5), 3)).token_ids, model_.generate(random_ids(1, 5), 3));
+  EXPECT_EQ(engine_->stats().failed_steps_in_a_row, 0);
+  EXPECT_FALSE(engine_->closed());
+  engine_->close();
+  EXPECT_TRUE(engine_->closed());
 }
 
 TEST_F(EngineThread, ManyCallersAtOnce) {

@@ -119,8 +119,9 @@ def test_request_sets(dialogues):
 
 def test_server_load(endless_path, tmp_path):
     text = run("server_load.py", "--model", endless_path, "--idle", "20", "--streams", "5", "--tokens", "20",
-               "--flags", "--session-len 512 --num-threads 1", folder=tmp_path)
-    assert "server CPU" in text and "added latency: p50" in text and "errors: 0" in text
+               "--gate-ms", "1e9", "--flags", "--session-len 512 --num-threads 1", folder=tmp_path)
+    assert "server CPU" in text and "full load: p50" in text and "errors: 0" in text
+    assert "p99 added at half load" in text and "good (load of the machine before:" in text
     text = run("server_load.py", "--model", endless_path, "--soak", "300", "--concurrency", "8",
                "--flags", "--session-len 512 --num-threads 1", folder=tmp_path)
     assert "dropped" in text and "refused" in text and "left behind: nothing" in text

@@ -35,6 +35,7 @@ def test_exports():
     "lmdeploy.turbomind.TurboMind", "lmdeploy.turbomind.EngineConfig", "lmdeploy.pytorch.EngineConfig",
     "lmdeploy.tokenizer.Tokenizer", "lmdeploy.serve.async_engine.AsyncEngine", "lmdeploy.version.version_info",
     "lmdeploy.serve.openai.api_client.APIClient", "lmdeploy.serve.openai.api_client.get_model_list",
+    "lmdeploy.serve.client.main", "lmdeploy.serve.turbomind.chatbot.Chatbot",
     "lmdeploy.serve.gradio.turbomind_coupled.run_local", "lmdeploy.serve.gradio.app.run_local",
 ])
 def test_documented_import_paths(path):
@@ -119,3 +120,13 @@ def test_a_script_of_that_name_is_not_the_program(tmp_path, monkeypatch):
     script.chmod(0o755)
     monkeypatch.setattr(entry, "_candidates", lambda: iter([script]))
     assert entry.find_program() is None
+
+
+def test_clients_of_triton_are_refused_by_name():
+    from lmdeploy.serve.client import main
+    from lmdeploy.serve.turbomind.chatbot import Chatbot
+    for call in (lambda: Chatbot("1.2.3.4:33337"), main):
+        with pytest.raises(lmdeploy.errors.UnsupportedError, match="Triton are not supported; run `lmdeploy serve api_server"):
+            call()
+    done = subprocess.run([sys.executable, "-m", "lmdeploy.serve.client", "1.2.3.4:33337"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("lmdeploy: error: ") and done.stderr.count("\n") == 1

@@ -334,3 +334,16 @@ def test_prompts_are_logged_up_to_max_log_len(alphabet_path, caplog):
         pipe("hello", do_preprocess=False)
     lmdeploy.pipeline(alphabet_path, log_level="WARNING").close()
     assert "prompt='hel" in caplog.text and "hello" not in caplog.text
+
+
+def test_schedule_metrics(alphabet_path):
+    with lmdeploy.pipeline(alphabet_path, cache_max_entry_count=7, enable_prefix_caching=True) as pipe:
+        before = pipe.get_schedule_metrics()
+        assert (before.total_seqs, before.scheduler_tick, before.prefix_cache_hit_rate) == (0, 0, 0)
+        assert before.free_blocks == before.total_blocks == 7 and before.cache_usage == 0
+        pipe(["x" * 200])
+        pipe(["x" * 200])
+        after = pipe.get_schedule_metrics()
+        assert isinstance(after, lmdeploy.messages.ScheduleMetrics)
+        assert after.scheduler_tick > 2 and 0 < after.prefix_cache_hit_rate < 1 and after.cached_blocks > 0
+        assert after.active_blocks + after.cached_blocks + after.free_blocks == after.total_blocks

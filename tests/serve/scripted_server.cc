@@ -21,6 +21,13 @@ size_t answered(std::span<const int> tokens) {
   return tokens.size() - 1;
 }
 
+std::string text_of(std::span<const int> tokens) {
+  std::string text;
+  for (const int token : tokens)
+    if (token < 256) text += static_cast<char>(token);
+  return text;
+}
+
 void await(const std::function<bool()>& done, const char* what) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!done()) {
@@ -53,14 +60,17 @@ std::shared_ptr<Pipeline> ScriptedServer::make_pipeline(const ScriptOptions& opt
   fake.vocab_size = kTextVocab;
   fake.max_positions = options.session_len;
   auto model = std::make_unique<FakeModel>(fake);
-  model->script = [answer = options.answer, endless = options.endless](std::span<const int> tokens) {
+  model->script = [answer = options.answer, endless = options.endless,
+                   on_prompt = options.on_prompt](std::span<const int> tokens) {
     size_t place = answered(tokens);
+    if (place == 0 && on_prompt) on_prompt(text_of(tokens));
     if (endless) place %= answer.size();
     return place < answer.size() ? static_cast<int>(static_cast<uint8_t>(answer[place])) : kImEnd;
   };
-  model->before_step = [this, time = options.step_time](const StepInput&) {
+  model->before_step = [this, time = options.step_time, hook = options.before_step](const StepInput& input) {
     std::this_thread::sleep_for(time);
     while (gate_closed_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (hook) hook(input);
   };
   LoadedModel loaded;
   loaded.info.config.model_path = folder_.path();
@@ -121,6 +131,10 @@ void ScriptedServer::await_running(int64_t count) {
 
 void ScriptedServer::await_admitted(int64_t count) {
   await([&] { return server_->service().admission().counts().running == count; }, "requests to be admitted");
+}
+
+void ScriptedServer::await_waiting(int64_t count) {
+  await([&] { return server_->service().admission().counts().waiting == count; }, "requests to wait");
 }
 
 std::vector<Json> events_of(const std::string& body) {

@@ -22,6 +22,9 @@ struct ScriptOptions {
   int64_t session_len = 2048, max_batch_size = 8;
   std::chrono::milliseconds step_time{0};  // the least that a step takes
   bool prefix_caching = false;
+  /// Called in the engine's thread, may throw: before each step; with the prompt of each answer that begins.
+  std::function<void(const StepInput&)> before_step = {};
+  std::function<void(const std::string& prompt)> on_prompt = {};
   ServiceOptions service = {};
   http::ServerOptions http = {};
   bool load = true;  // false: the server stays in the state of loading
@@ -53,6 +56,8 @@ class ScriptedServer {
   void await_running(int64_t count);
   /// Returns when so many requests have their place in the engine.
   void await_admitted(int64_t count);
+  /// Returns when so many requests wait for their place.
+  void await_waiting(int64_t count);
 
  private:
   std::shared_ptr<Pipeline> make_pipeline(const ScriptOptions& options);

@@ -148,6 +148,20 @@ TEST(ApiServer, QueuedClientThatGoesAwayLeavesTheQueue) {
   EXPECT_EQ(first.read_reply().status, 200);
 }
 
+TEST(ApiServer, TheOldestConversationMakesRoom) {
+  ScriptOptions options;
+  options.service.max_sessions = 2;
+  ScriptedServer server(options);
+  const auto history = [&](int session) {
+    const std::string body = cat(R"({"prompt":"hi","interactive_mode":true,"session_id":)", session, "}");
+    return server.post_json("/v1/chat/interactive", body).as_object().at("history_tokens").as_int64();
+  };
+  for (const int session : {1, 2, 1, 3}) history(session);
+  EXPECT_EQ(server.pipeline().engine().stats().sessions, 2) << "the engine's session has ended too";
+  EXPECT_GT(history(1), 0) << "used after the second one";
+  EXPECT_EQ(history(2), 0) << "forgotten";
+}
+
 TEST(ApiServer, AbortRequest) {
   ScriptOptions options;
   options.answer = "endless ";
@@ -185,7 +199,21 @@ TEST(ApiServer, DocumentDescribesEveryRoute) {
   const Json document = parse_json(server.get("/openapi.json").body, "document");
   const JsonObject& paths = document.as_object().at("paths").as_object();
   for (const Route& route : routes())
-    EXPECT_TRUE(!route.in_document || paths.contains(route.path)) << route.path;
+    EXPECT_EQ(paths.contains(route.path), route.shown == Shown::kAlways) << route.path;
+}
+
+TEST(ApiServer, RoutesAreGroupedByTags) {
+  ScriptedServer server;
+  const Json document = parse_json(server.get("/openapi.json").body, "document");
+  const auto tag = [&](const char* path, const char* method) {
+    return to_json_text(
+        document.as_object().at("paths").as_object().at(path).as_object().at(method).at("tags"));
+  };
+  EXPECT_EQ(tag("/v1/chat/completions", "post"), R"(["OpenAI"])");
+  EXPECT_EQ(tag("/v1/messages/count_tokens", "post"), R"(["Anthropic"])");
+  EXPECT_EQ(tag("/v1/chat/interactive", "post"), R"(["LMDeploy"])");
+  EXPECT_EQ(tag("/metrics", "get"), R"(["Server"])");
+  EXPECT_EQ(document.as_object().at("tags").as_array().size(), 4u);
 }
 
 TEST(ApiServer, EngineThatCannotAnswerSaysSo) {

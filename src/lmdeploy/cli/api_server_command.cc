@@ -19,6 +19,9 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/serve/api_server.h"
+#include "lmdeploy/serve/every.h"
+#include "lmdeploy/serve/metrics_log.h"
+#include "lmdeploy/serve/proxy_registration.h"
 
 namespace lmdeploy {
 namespace {
@@ -30,9 +33,9 @@ struct ServerFlags {
   EngineArguments engine;
   http::ServerOptions http;
   ServiceOptions service;
-  bool ssl = false, disable_docs = false, disable_metrics = false;
+  bool ssl = false, disable_docs = false, disable_metrics = false, exit_on_failure = false;
   int64_t queue_timeout_s = 0, shutdown_timeout_s = 30, max_body_mib = 64;
-  std::string hf_overrides;
+  std::string hf_overrides, qos_config_path, proxy_url;
 };
 
 void add_network_flags(CLI::App& command, ServerFlags& flags) {
@@ -103,6 +106,16 @@ void add_service_flags(CLI::App& command, ServerFlags& flags) {
                   "Bytes of each prompt in the log (level INFO); none by default")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
+  command
+      .add_option("--qos-config-path", flags.qos_config_path,
+                  "JSON file with groups of users and their quotas; the routes ..._qos")
+      ->type_name("FILE");
+  command
+      .add_option("--proxy-url", flags.proxy_url,
+                  "lmdeploy serve proxy that this server is a node of while it is ready")
+      ->type_name("URL");
+  command.add_flag("--exit-on-engine-failure", flags.exit_on_failure,
+                   "End with an error once /health says that the engine is broken");
   command.add_flag("--disable-fastapi-docs", flags.disable_docs,
                    "No pages that describe the interface, no openapi.json");
   command.add_flag("--disable-metrics", flags.disable_metrics, "No /metrics");
@@ -132,6 +145,15 @@ void add_more_engine_flags(CLI::App& command, ServerFlags& flags) {
   add("--hf-overrides", flags.hf_overrides, "JSON object merged over the checkpoint's config.json");
 }
 
+/// Quotas share what runs at once: without a limit there is nothing to share.
+void set_quotas(ServerFlags& flags) {
+  flags.service.quotas =
+      parse_qos_config(read_json_file(flags.qos_config_path), "--qos-config-path " + flags.qos_config_path);
+  AdmissionLimits& limits = flags.service.admission;
+  if (flags.service.quotas->enabled && limits.max_running == 0)
+    limits.max_running = flags.engine.config.max_batch_size.value_or(128);
+}
+
 /// What the flags say, in the terms of the server. Throws Error.
 void complete(ServerFlags& flags, const Console& console) {
   flags.engine.apply(console);
@@ -156,6 +178,8 @@ void complete(ServerFlags& flags, const Console& console) {
   if (flags.service.admission.max_running == 0 &&
       (flags.service.admission.max_waiting > 0 || flags.queue_timeout_s > 0))
     flags.service.admission.max_running = config.max_batch_size.value_or(128);
+  if (!flags.qos_config_path.empty()) set_quotas(flags);
+  if (!flags.proxy_url.empty()) http::parse_url(flags.proxy_url);  // wrong ones are refused before loading
   flags.http.max_body_bytes = static_cast<size_t>(flags.max_body_mib) << 20;
   if (flags.ssl) flags.http.tls = tls_from_environment();
 }
@@ -194,6 +218,29 @@ class Loader {
   std::thread thread_;
 };
 
+std::unique_ptr<ProxyRegistration> register_with_proxy(const ServerFlags& flags, int port) {
+  if (flags.proxy_url.empty()) return nullptr;
+  const std::string& address = flags.http.address;
+  ProxyRegistrationOptions options;
+  options.proxy_url = flags.proxy_url;
+  options.tls = flags.ssl;
+  options.host = address == "0.0.0.0" || address == "::" ? "" : address;
+  options.port = port;
+  options.models = flags.service.model_names;
+  if (!flags.service.api_keys.empty()) options.api_key = flags.service.api_keys.front();
+  return std::make_unique<ProxyRegistration>(std::move(options));
+}
+
+/// Ends the server by `stop` once its engine is broken, where that is asked for.
+std::unique_ptr<Every> watch_engine(const ServerFlags& flags, const Service& service,
+                                    std::function<void(std::string)> stop) {
+  if (!flags.exit_on_failure) return nullptr;
+  return std::make_unique<Every>(std::chrono::seconds(1), [&service, stop = std::move(stop)] {
+    std::string failure = service.engine_failure();
+    if (!failure.empty()) stop(std::move(failure));
+  });
+}
+
 void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
   const char* scheme = flags.ssl ? "https" : "http";
   const bool color = isatty(STDOUT_FILENO) != 0;
@@ -221,6 +268,10 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
   Loader loader(server.service(), signals);
   int signal = 0;
   bool announced = false;
+  std::unique_ptr<MetricsLog> metrics_log;
+  std::unique_ptr<ProxyRegistration> registration;
+  std::string failure;
+  std::unique_ptr<Every> watch;
   while (signal == 0 && !stop_asked) {
     signal = signals.wait();
     if (signal != 0 && !loader.done())
@@ -229,11 +280,21 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
     loader.check();
     print_hint(flags, server.port(), console.out);
     announced = true;
+    if (flags.service.enable_metrics) metrics_log = std::make_unique<MetricsLog>(server.service());
+    registration = register_with_proxy(flags, server.port());
+    watch = watch_engine(flags, server.service(), [&](std::string reason) {
+      failure = std::move(reason);
+      stop_asked = true;
+      signals.wake();
+    });
   }
+  watch.reset();
+  registration.reset();  // before requests are refused
   server.service().set_state(ServiceState::kStopping);
   const auto drain = [&] { return server.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
   drain_or_exit(drain, signals, signal, console);
   server.stop();
+  if (!failure.empty()) throw Error(ErrorCode::kInternal, failure);
   return exit_code(signal);
 }
 

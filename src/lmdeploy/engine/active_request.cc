@@ -68,7 +68,7 @@ FinishReason ActiveRequest::accept(const SampleResult& drawn, StepLogits& logits
   sequence->tokens.push_back(drawn.token);
   ++sequence->num_drawn;
   if (request.include_stop_id || !contains(request.stop_ids, drawn.token)) {
-    ++num_generated;
+    if (++num_generated == 1) times.first_token = std::chrono::steady_clock::now();
     output.token_ids.push_back(drawn.token);
     if (request.num_logprobs >= 0) output.logprobs.push_back(drawn.logprobs);
     if (request.logits != LogitsOutput::kNone && !row_is_out) append_row(logits.host(), row);
@@ -106,6 +106,8 @@ RequestOutput ActiveRequest::take_output(FinishReason reason) {
   output.cached_tokens = std::max<int64_t>(0, sequence->num_reused);
   output.generated_tokens = num_generated;
   output.session_tokens = sequence->length();
+  if (reason != FinishReason::kNone) times.finished = std::chrono::steady_clock::now();
+  output.times = times;
   output.prompt_nll = prompt_nll;
   output.finish = reason;
   return std::exchange(output, {});

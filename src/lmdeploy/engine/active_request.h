@@ -26,6 +26,7 @@ struct ActiveRequest {
   int64_t num_generated = 0;  // without a stop id that is not part of the output
   double prompt_nll = 0;
   bool first_step_done = false;
+  RequestTimes times;
   std::string grammar_error;  // why the grammar cannot go on; the request fails then
   RequestOutput output;       // what this step has added
 

@@ -83,7 +83,9 @@ class Engine::Impl {
       return handle;
     }
     Commands command;
-    command.emplace_back(SubmitCommand{.request = std::move(request), .channel = std::move(channel)});
+    command.emplace_back(SubmitCommand{.request = std::move(request),
+                                       .channel = std::move(channel),
+                                       .enqueued = std::chrono::steady_clock::now()});
     const Inbox::Submitted submitted = inbox_->submit(command, handle->id());
     if (submitted == Inbox::Submitted::kClosed) refuse_closed();
     if (submitted == Inbox::Submitted::kFull)
@@ -107,6 +109,7 @@ class Engine::Impl {
   }
 
   const EngineConfig& config() const { return config_; }
+  bool closed() const { return inbox_->closed(); }
 
   void close() {
     inbox_->close();
@@ -179,6 +182,7 @@ void Engine::end_session(uint64_t session_id) { impl_->end_session(session_id); 
 EngineStats Engine::stats() const { return impl_->stats(); }
 int64_t Engine::session_len() const { return impl_->config().session_len; }
 const EngineConfig& Engine::config() const { return impl_->config(); }
+bool Engine::closed() const { return impl_->closed(); }
 void Engine::close() { impl_->close(); }
 
 }  // namespace lmdeploy

@@ -1,6 +1,8 @@
 // The engine: one thread that owns all sequences, blocks and the model, and steps a persistent batch.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -41,6 +43,19 @@ struct EngineConfig {
 /// As users know it: "int8", "int4", "f16", ...
 std::string_view kv_name(DType kv_dtype);
 
+/// How many steps had up to so many tokens.
+struct StepTokens {
+  static constexpr std::array<int64_t, 13> kBounds = {1,   8,    16,   32,   64,   128,  256,
+                                                      512, 1024, 2048, 4096, 8192, 16384};
+  std::array<int64_t, kBounds.size() + 1> counts = {};  // the last one: more than the last bound
+  int64_t sum = 0;
+
+  void add(int64_t num_tokens) {
+    ++counts[static_cast<size_t>(std::ranges::lower_bound(kBounds, num_tokens) - kBounds.begin())];
+    sum += num_tokens;
+  }
+};
+
 struct EngineStats {
   int64_t total_blocks = 0, free_blocks = 0, used_blocks = 0,
           cached_blocks = 0;  // free + used + cached == total
@@ -48,6 +63,9 @@ struct EngineStats {
   int64_t finished = 0, aborted = 0, failed = 0, preemptions = 0, steps = 0;
   int64_t prompt_tokens = 0, generated_tokens = 0;
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
+  /// By an error that is not a lack of memory, since the last step that did not.
+  int64_t failed_steps_in_a_row = 0;
+  StepTokens step_tokens = {};
 };
 
 /// All methods are thread-safe.
@@ -72,6 +90,8 @@ class Engine {
   int64_t session_len() const;
   /// As given, with the effective session_len, num_blocks and defaults filled in.
   const EngineConfig& config() const;
+  /// Whether close() has been called.
+  bool closed() const;
   /// Ends all requests with kAbort, joins the thread. A second call does nothing.
   void close();
 

@@ -96,8 +96,7 @@ bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile
 }
 
 bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhile) {
-  step_ids_.clear();
-  for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
+  begin_step(plan);
   bool called = false;
   try {
     logits_.set(model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
@@ -107,13 +106,28 @@ bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhil
     }
     commit(plan);
     ++counters_.steps;
+    counters_.failed_steps_in_a_row = 0;
   } catch (const std::exception& error) {
     LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", describe(error));
+    if (code_of(error) != ErrorCode::kResourceExhausted) ++counters_.failed_steps_in_a_row;
     for (const uint64_t id : step_ids_)
       if (const auto found = active_.find(id); found != active_.end())
         fail(*found->second, code_of(error), describe(error));
   }
   return called;
+}
+
+void EngineCore::begin_step(const StepPlan& plan) {
+  const auto now = std::chrono::steady_clock::now();
+  int64_t num_tokens = 0;
+  step_ids_.clear();
+  for (const StepEntry& entry : plan.entries) {
+    step_ids_.push_back(entry.sequence->request_id);
+    num_tokens += entry.count;
+    RequestTimes& times = active_.at(entry.sequence->request_id)->times;
+    if (times.scheduled == RequestTimes::Time()) times.scheduled = now;
+  }
+  counters_.step_tokens.add(num_tokens);
 }
 
 void EngineCore::commit(const StepPlan& plan) {
@@ -197,6 +211,7 @@ void EngineCore::admit(SubmitCommand& command) {
   try {
     place = std::make_unique<ActiveRequest>();
     place->id = command.id;
+    place->times.enqueued = command.enqueued;
     place->sequence = open_sequence(command);
     append_prompt(*place->sequence, command.request);
     place->sequence->request_id = command.id;

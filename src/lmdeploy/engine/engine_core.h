@@ -25,6 +25,7 @@ struct SubmitCommand {
   uint64_t id = 0;  // rises from command to command
   Request request;  // has passed check_request()
   std::shared_ptr<Channel> channel;
+  RequestTimes::Time enqueued = {};
 };
 struct CancelCommand {
   uint64_t id = 0;  // unknown or ended: ignored
@@ -78,6 +79,7 @@ class EngineCore {
   bool choose_rope(Sequence& sequence);
 
   bool run(const StepPlan& plan, const std::function<void()>& meanwhile);
+  void begin_step(const StepPlan& plan);
   void commit(const StepPlan& plan);
   void draw(const StepPlan& plan);
   void count_first_step(ActiveRequest& active);

@@ -75,15 +75,25 @@ struct TokenLogprobs {
   std::vector<std::pair<int, float>> top;  // falling order
 };
 
+/// When a request came to each point; the clock's epoch: not yet.
+struct RequestTimes {
+  using Time = std::chrono::steady_clock::time_point;
+  Time enqueued = {};     // submitted
+  Time scheduled = {};    // first part of a step
+  Time first_token = {};  // generated
+  Time finished = {};     // its last output was made
+};
+
 /// What became known since the last one. Outputs that a reader has not fetched are merged.
 struct RequestOutput {
   std::vector<int> token_ids;
-  std::vector<TokenLogprobs> logprobs;          // one per token id, when asked for
-  std::vector<float> logits;                    // rows of [vocab_size], when asked for
-  int64_t prompt_tokens = 0;                    // input_ids of this request
-  int64_t cached_tokens = 0;                    // of those, taken from the prefix cache
-  int64_t generated_tokens = 0;                 // so far, in all
-  int64_t session_tokens = 0;                   // tokens the session holds after this output
+  std::vector<TokenLogprobs> logprobs;  // one per token id, when asked for
+  std::vector<float> logits;            // rows of [vocab_size], when asked for
+  int64_t prompt_tokens = 0;            // input_ids of this request
+  int64_t cached_tokens = 0;            // of those, taken from the prefix cache
+  int64_t generated_tokens = 0;         // so far, in all
+  int64_t session_tokens = 0;           // tokens the session holds after this output
+  RequestTimes times = {};
   double prompt_nll = 0;                        // score_prompt
   FinishReason finish = FinishReason::kNone;    // set in the last output only
   ErrorCode error_code = ErrorCode::kInternal;  // with kError

@@ -1,6 +1,7 @@
 // One HTTP request as handlers see it, and the answer they give. Knows no sockets.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,7 @@ struct Request {
   std::string body;
   std::string id;      // of x-request-id, else made here: for the answer and the log
   std::string client;  // address and port
+  std::chrono::steady_clock::time_point arrival = {};  // of its head
 };
 
 struct Response {

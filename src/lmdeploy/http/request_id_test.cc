@@ -12,7 +12,8 @@ TEST(RequestId, OnlyHarmlessOnesAreTaken) {
     return request_id(headers);
   };
   EXPECT_EQ(id("aZ09-_.:"), "aZ09-_.:");
-  for (const std::string bad : {"", "a b", "a\r\nb", "\xc3\xa4", "a\"", std::string(129, 'a').c_str()}) {
+  for (const std::string& bad :
+       std::vector<std::string>{"", "a b", "a\r\nb", "\xc3\xa4", "a\"", std::string(129, 'a')}) {
     EXPECT_NE(id(bad.c_str()), bad);
     EXPECT_EQ(id(bad.c_str()).size(), 32u);
   }

@@ -214,6 +214,7 @@ class StreamConnection final : public Connection,
     request_.method = std::string(head.method_string());
     request_.target = std::string(head.target());
     request_.client = client_;
+    request_.arrival = start_;
     for (const auto& field : head)
       request_.headers.add(std::string(field.name_string()), std::string(field.value()));
     request_.id = request_id(request_.headers);

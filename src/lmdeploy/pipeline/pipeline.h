@@ -104,6 +104,7 @@ struct Response {
   std::vector<float> logits;  // rows of [vocab_size]
   int64_t index = 0;          // which prompt
   int64_t cached_tokens = 0;
+  RequestTimes times = {};
   std::optional<ErrorCode> error_code;
   std::string error_message;
 };

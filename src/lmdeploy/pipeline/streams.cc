@@ -41,6 +41,7 @@ void append_piece(Response& whole, const Response& piece) {
   whole.generate_token_len = piece.generate_token_len;
   whole.input_token_len = piece.input_token_len;
   whole.cached_tokens = piece.cached_tokens;
+  whole.times = piece.times;
   whole.finish_reason = piece.finish_reason;
   whole.error_code = piece.error_code;
   whole.error_message = piece.error_message;

@@ -83,6 +83,7 @@ void TextStream::move_results(RequestOutput& output, Response& piece) const {
   piece.generate_token_len = num_tokens_;
   piece.input_token_len = output.prompt_tokens;
   piece.cached_tokens = output.cached_tokens;
+  piece.times = output.times;
   piece.finish_reason = output.finish;
   if (output.finish == FinishReason::kError) {
     piece.error_code = output.error_code;

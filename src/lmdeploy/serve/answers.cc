@@ -23,6 +23,7 @@ std::optional<AnswerPiece> Answer::poll() {
   std::optional<Response> piece = stream_->next(std::chrono::milliseconds(0));
   if (!piece) return std::nullopt;
   counts_ = {piece->input_token_len, piece->cached_tokens, piece->generate_token_len};
+  record_.progress(*piece);
   AnswerPiece out;
   out.text = parse(*piece);
   out.token_ids = std::move(piece->token_ids);
@@ -30,7 +31,6 @@ std::optional<AnswerPiece> Answer::poll() {
   out.finish = piece->finish_reason;
   out.error = error_of(*piece);
   has_tool_calls_ = has_tool_calls_ || !out.text.tool_calls.empty();
-  record_.progress(counts_.prompt_tokens, counts_.cached_tokens, counts_.generated_tokens);
   if (out.finish != FinishReason::kNone) record_.finish(out.finish);
   return out;
 }

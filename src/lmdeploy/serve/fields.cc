@@ -25,6 +25,8 @@ std::string expected(const Field& field) {
       return "an array";
     case FieldType::kStringOrArray:
       return "a string or an array of strings";
+    case FieldType::kTextsOrFalse:
+      return "a string, an array of strings, or false";
     case FieldType::kIntegerArray:
       return "an array of integers";
     case FieldType::kObjectArray:
@@ -79,6 +81,8 @@ bool fits(const Json& value, FieldType type) {
       return value.is_array();
     case FieldType::kStringOrArray:
       return value.is_string() || (value.is_array() && all_of(value, is_text));
+    case FieldType::kTextsOrFalse:
+      return fits(value, FieldType::kStringOrArray) || (value.is_bool() && !value.get_bool());
     case FieldType::kIntegerArray:
       return is_id_array(value);
     case FieldType::kObjectArray:
@@ -178,6 +182,8 @@ JsonObject type_schema(const Field& field) {
       return array_of({});
     case FieldType::kStringOrArray:
       return {{"anyOf", JsonArray{text, array_of(text)}}};
+    case FieldType::kTextsOrFalse:
+      return {{"anyOf", JsonArray{text, array_of(text), JsonObject{{"const", false}}}}};
     case FieldType::kIntegerArray:
       return array_of(integer);
     case FieldType::kTextOrObject:
@@ -271,7 +277,7 @@ std::string Body::text(std::string_view name, std::string fallback) const {
 
 std::vector<std::string> Body::texts(std::string_view name) const {
   const Json* value = find(name);
-  if (value == nullptr) return {};
+  if (value == nullptr || value->is_bool()) return {};
   if (value->is_string()) return {std::string(value->get_string())};
   std::vector<std::string> texts;
   for (const Json& item : value->as_array()) texts.emplace_back(item.as_string());

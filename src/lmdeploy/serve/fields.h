@@ -25,6 +25,7 @@ enum class FieldType {
   kObject,
   kArray,
   kStringOrArray,  // the array's items are texts
+  kTextsOrFalse,   // the same, or false: none
   kIntegerArray,   // token ids
   kObjectArray,
   kNumberMap,  // an object whose values are numbers

@@ -41,7 +41,7 @@ JsonObject Generation::usage(size_t answers_per_prompt) const {
 
 http::Task<Generation> start_generation(Service& service, http::Exchange& exchange,
                                         GenerationRequest request) {
-  Admission::Place place = co_await service.admission().enter(exchange);
+  Admission::Place place = co_await service.admission().enter(exchange, request.user, request.num_answers());
   std::shared_ptr<Pipeline> pipeline = service.pipeline();
   log_prompts(request, *pipeline, exchange.request(), service.options().max_log_len);
   auto answers = std::make_unique<Answers>(exchange);
@@ -52,7 +52,7 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
         std::optional<OutputParser> parser;
         if (request.parser) parser.emplace(*request.parser);
         answers->add(Answer(pipeline->submit(prompt, request.gen_config.choice(choice)), std::move(parser),
-                            RequestRecord(service.metrics())));
+                            RequestRecord(service.metrics(), exchange.request().arrival)));
       }
   };
   // A large schema takes long to compile.

@@ -41,6 +41,9 @@ struct GenerationRequest {
   GenerationConfig gen_config;
   std::optional<OutputParserOptions> parser;
   int64_t session_id = -1;
+  std::string user;  // whose quota it counts on
+
+  int64_t num_answers() const { return static_cast<int64_t>(prompts.size()) * gen_config.n; }
 };
 
 /// Waits for its turn, then starts all answers. Throws ApiError, before anything runs, for what cannot be

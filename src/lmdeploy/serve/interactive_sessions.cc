@@ -7,16 +7,21 @@ namespace lmdeploy {
 http::Task<InteractiveSessions::Lease> InteractiveSessions::take(http::Exchange& exchange, int64_t id) {
   while (true) {
     http::Signal signal;
+    std::shared_ptr<Entry> taken, oldest;
     {
       const std::lock_guard lock(mutex_);
       const std::shared_ptr<Entry> entry = find_or_make(id);
-      if (!entry->busy) {
-        entry->busy = true;
-        by_use_.splice(by_use_.begin(), by_use_, entry->place);
-        co_return Lease(*this, id, entry);
+      if (entry->busy) {
+        entry->waiting.push_back(signal);
+      } else {
+        taken = entry;
+        taken->busy = true;
+        by_use_.splice(by_use_.begin(), by_use_, taken->place);
+        oldest = take_out_oldest();
       }
-      entry->waiting.push_back(signal);
     }
+    if (oldest) end_(oldest->session);
+    if (taken) co_return Lease(*this, id, std::move(taken));
     co_await exchange.wait(signal);
   }
 }
@@ -51,9 +56,7 @@ std::shared_ptr<InteractiveSessions::Entry> InteractiveSessions::find_or_make(in
   entry = std::make_shared<Entry>();
   by_use_.push_front(id);
   entry->place = by_use_.begin();
-  const std::shared_ptr<Entry> made = entry;
-  if (entries_.size() > max_sessions_) drop_oldest();
-  return made;
+  return entry;
 }
 
 void InteractiveSessions::give_back(int64_t id, const std::shared_ptr<Entry>& entry) {
@@ -65,14 +68,17 @@ void InteractiveSessions::give_back(int64_t id, const std::shared_ptr<Entry>& en
   entry->waiting.clear();
 }
 
-void InteractiveSessions::drop_oldest() {
+std::shared_ptr<InteractiveSessions::Entry> InteractiveSessions::take_out_oldest() {
+  if (entries_.size() <= max_sessions_) return nullptr;
   for (auto id = by_use_.rbegin(); id != by_use_.rend(); ++id) {
     const auto found = entries_.find(*id);
-    if (found->second->busy || found->second->place == by_use_.begin()) continue;
-    by_use_.erase(found->second->place);
+    if (found->second->busy) continue;
+    std::shared_ptr<Entry> oldest = std::move(found->second);
+    by_use_.erase(oldest->place);
     entries_.erase(found);
-    return;
+    return oldest;
   }
+  return nullptr;
 }
 
 }  // namespace lmdeploy

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -13,10 +14,12 @@
 
 namespace lmdeploy {
 
-/// Thread-safe. At most `max_sessions` are kept: beyond that the one unused for longest is forgotten.
+/// Thread-safe. At most `max_sessions` are kept: beyond that the one unused for longest is forgotten, and
+/// `end` ends the engine's session of it.
 class InteractiveSessions {
  public:
-  explicit InteractiveSessions(size_t max_sessions = 4096) : max_sessions_(max_sessions) {}
+  using End = std::function<void(ChatSession& session)>;
+  InteractiveSessions(End end, size_t max_sessions) : end_(std::move(end)), max_sessions_(max_sessions) {}
 
   struct Entry {
     ChatSession session;
@@ -57,8 +60,10 @@ class InteractiveSessions {
  private:
   std::shared_ptr<Entry> find_or_make(int64_t id);
   void give_back(int64_t id, const std::shared_ptr<Entry>& entry);
-  void drop_oldest();
+  /// nullptr: there are not too many.
+  std::shared_ptr<Entry> take_out_oldest();
 
+  const End end_;
   const size_t max_sessions_;
   mutable std::mutex mutex_;
   std::map<int64_t, std::shared_ptr<Entry>> entries_;

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lmdeploy/engine/engine.h"
+#include "lmdeploy/pipeline/pipeline.h"
+#include "lmdeploy/serve/qos/qos_scheduler.h"
 
 namespace lmdeploy {
 
@@ -18,7 +19,9 @@ namespace lmdeploy {
 class Histogram {
  public:
   explicit Histogram(std::vector<double> bounds);
-  void add(double value);
+  /// Counted elsewhere: one count for each bound, and one above the last.
+  Histogram(std::vector<double> bounds, std::vector<int64_t> counts, double sum);
+  void add(double value, int64_t times = 1);
   /// NAME_bucket{LABELS,le="..."} lines, NAME_sum, NAME_count.
   void print(std::string& out, const std::string& name, const std::string& labels) const;
 
@@ -36,43 +39,59 @@ class Metrics {
   struct Finished {
     FinishReason reason = FinishReason::kNone;
     int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
-    double seconds = 0;
-    double first_token_s = -1;  // < 0: there was none
-    double decode_s = 0;        // from the first token to the end
+    RequestTimes::Time arrival = {};
+    RequestTimes times = {};
   };
-  void started();
   void finished(const Finished& request);
+  /// `count` tokens came, one every `seconds`.
+  void tokens_came(double seconds, int64_t count);
 
   struct ServerSide {
     int64_t connections = 0, api_running = 0, api_waiting = 0, refused = 0;
+    std::vector<QosGroupCounts> groups = {};
   };
   /// The whole page.
-  std::string page(const EngineStats& engine, const ServerSide& server) const;
+  std::string page(const EngineStats& engine, const EngineConfig& config, const ServerSide& server) const;
+
+  struct Outcomes {
+    int64_t succeeded = 0, failed = 0;
+  };
+  Outcomes outcomes() const;
 
  private:
+  class Page;
+  Outcomes count_outcomes() const;
+  void print_server(Page& page, const ServerSide& server) const;
+  void print_requests(Page& page) const;
+
   const std::string labels_;
   mutable std::mutex mutex_;
-  int64_t running_ = 0, received_ = 0;
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, generated_tokens_ = 0;
   std::map<std::string, int64_t> by_reason_;
-  Histogram first_token_s_, token_s_, seconds_, decode_s_, prompt_, generation_, cached_, hit_ratio_;
+  Histogram first_token_s_, token_s_, between_tokens_s_;
+  Histogram seconds_, queue_s_, inference_s_, prefill_s_, decode_s_;
+  Histogram prompt_, generation_, cached_, hit_ratio_;
 };
+
+/// What the log says of the time between two looks at the engine.
+std::string throughput_line(const EngineStats& before, const EngineStats& now, double seconds,
+                            const Metrics::Outcomes& outcomes, const Metrics::ServerSide& server);
 
 /// Times one answer and reports it once, as aborted when nobody has said otherwise.
 class RequestRecord {
  public:
-  explicit RequestRecord(std::shared_ptr<Metrics> metrics);
+  RequestRecord(std::shared_ptr<Metrics> metrics, RequestTimes::Time arrival);
   RequestRecord(RequestRecord&& other) noexcept = default;
   RequestRecord& operator=(RequestRecord&&) = delete;
   ~RequestRecord();
 
-  void progress(int64_t prompt_tokens, int64_t cached_tokens, int64_t generated_tokens);
+  /// Totals, as a piece of the answer gives them.
+  void progress(const Response& piece);
   void finish(FinishReason reason);
 
  private:
   std::shared_ptr<Metrics> metrics_;  // nullptr: reported, or moved away
-  std::chrono::steady_clock::time_point start_;
-  std::chrono::steady_clock::time_point first_token_{};
+  RequestTimes::Time last_piece_ = {};
   Metrics::Finished request_;
 };
 

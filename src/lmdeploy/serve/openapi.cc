@@ -26,6 +26,41 @@ Json error_schema(std::string_view path) {
   return JsonObject{{"anyOf", JsonArray{reference("AnthropicError"), reference("ErrorResponse")}}};
 }
 
+struct Tag {
+  const char* name;
+  const char* description;
+  std::vector<std::string_view> prefixes;  // of paths
+};
+
+/// The last one has what the others have not.
+const std::vector<Tag>& tags() {
+  static const std::vector<Tag> table = {
+      {"OpenAI",
+       "In the words of OpenAI's clients",
+       {"/v1/models", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}},
+      {"Anthropic", "In the words of Anthropic's clients", {"/v1/messages", "/anthropic"}},
+      {"LMDeploy",
+       "LMDeploy's own routes",
+       {"/v1/chat/interactive", "/v1/encode", "/v1/decode", "/v1/render", "/generate", "/get_ppl",
+        "/pooling"}},
+      {"Server", "The server itself: state, memory, metrics", {}}};
+  return table;
+}
+
+std::string tag_of(std::string_view path) {
+  for (const Tag& tag : tags())
+    for (const std::string_view prefix : tag.prefixes)
+      if (path.starts_with(prefix)) return tag.name;
+  return tags().back().name;
+}
+
+JsonArray tag_list() {
+  JsonArray list;
+  for (const Tag& tag : tags())
+    list.push_back(JsonObject{{"name", tag.name}, {"description", tag.description}});
+  return list;
+}
+
 JsonObject operation(const Route& route) {
   std::string id = std::string(route.method) + route.path;
   for (char& c : id)
@@ -33,7 +68,10 @@ JsonObject operation(const Route& route) {
   const JsonObject error{{"description", "An error"}, {"content", json_content(error_schema(route.path))}};
   JsonObject answers{{"200", answer(route.path)}, {"default", error}};
   if (std::string_view(route.path) == "/health") answers["503"] = answer(route.path);
-  JsonObject operation{{"summary", route.summary}, {"operationId", id}, {"responses", std::move(answers)}};
+  JsonObject operation{{"tags", JsonArray{tag_of(route.path)}},
+                       {"summary", route.summary},
+                       {"operationId", id},
+                       {"responses", std::move(answers)}};
   if (route.fields != nullptr)
     operation["requestBody"] =
         JsonObject{{"required", true}, {"content", json_content(reference(route.body_name))}};
@@ -48,10 +86,10 @@ std::string lower(std::string text) {
   return text;
 }
 
-JsonObject document() {
+JsonObject document(bool with_quotas) {
   JsonObject paths, schemas = response_schemas();
   for (const Route& route : routes()) {
-    if (!route.in_document) continue;
+    if (route.shown == Shown::kWithQuotas && !with_quotas) continue;
     Json& path = paths[route.path];
     if (!path.is_object()) path = JsonObject();
     path.get_object()[lower(route.method)] = operation(route);
@@ -59,6 +97,7 @@ JsonObject document() {
   }
   return {{"openapi", "3.1.0"},
           {"info", JsonObject{{"title", "LMDeploy"}, {"version", LMDEPLOY_VERSION}}},
+          {"tags", tag_list()},
           {"paths", std::move(paths)},
           {"components",
            JsonObject{{"schemas", std::move(schemas)},
@@ -72,9 +111,8 @@ http::Response openapi_document(Service& service, const http::Request&) {
   if (!service.options().show_docs)
     throw ApiError(
         {404, "the description is off: the server was started with --disable-fastapi-docs", {}, {}});
-  static const std::string text = to_json_text(document());
   http::Response response;
-  response.body = text;
+  response.body = to_json_text(document(service.options().quotas.has_value()));
   return response;
 }
 

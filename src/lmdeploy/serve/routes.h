@@ -11,6 +11,8 @@
 
 namespace lmdeploy {
 
+/// In openapi.json.
+enum class Shown { kAlways, kWithQuotas };
 enum class Access { kKey, kOpen };  // kOpen: without an API key
 
 /// What is known at once is a plain function; what waits or streams is a coroutine.
@@ -25,7 +27,7 @@ struct Route {
   const Fields& (*fields)() = nullptr;  // of the JSON body
   const char* body_name = "";           // its name in openapi.json
   Access access = Access::kKey;
-  bool in_document = true;  // of openapi.json
+  Shown shown = Shown::kAlways;
 };
 
 const std::vector<Route>& routes();
@@ -49,6 +51,10 @@ http::Response encode(Service& service, const http::Request& request);
 http::Response decode(Service& service, const http::Request& request);
 http::Response render_prompt(Service& service, const http::Request& request);
 http::Task<> chat_interactive(Service& service, http::Exchange& exchange);
+/// The same routes without _qos, where the server has quotas; else 404.
+http::Task<> chat_completions_qos(Service& service, http::Exchange& exchange);
+http::Task<> completions_qos(Service& service, http::Exchange& exchange);
+http::Task<> chat_interactive_qos(Service& service, http::Exchange& exchange);
 http::Task<> get_ppl(Service& service, http::Exchange& exchange);
 http::Response pooling(Service& service, const http::Request& request);
 http::Task<> sleep(Service& service, http::Exchange& exchange);

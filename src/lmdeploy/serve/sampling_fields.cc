@@ -36,7 +36,7 @@ const Fields& sampling_fields() {
       {"max_tokens", FieldType::kInteger, "Most tokens of an answer; null: as many as fit", false, 1},
       {"max_completion_tokens", FieldType::kInteger, "The newer name of max_tokens; comes first", false, 1},
       {"min_new_tokens", FieldType::kInteger, "No end before that many tokens", false, 0},
-      {"stop", FieldType::kStringOrArray, "Texts that end the answer, beside the chat template's"},
+      {"stop", FieldType::kTextsOrFalse, "Texts that end the answer, beside the chat template's"},
       {"stop_token_ids", FieldType::kIntegerArray, "Token ids that end the answer"},
       {"bad_words", FieldType::kStringOrArray, "Texts that are never generated"},
       {"ignore_eos", FieldType::kBool, "Only the length ends the answer", false, -kInfinity, kInfinity, false,
@@ -59,6 +59,7 @@ const Fields& sampling_fields() {
        "text, json_object, json_schema, regex_schema or choice: what the answer must be"},
       {"session_id", FieldType::kInteger, "A name for this request while it runs; -1: the server chooses one",
        false, -1, kInfinity, false, "-1"},
+      {"user_id", FieldType::kString, "Whose quota the request counts on, where the server has quotas"},
   };
   return fields;
 }

@@ -28,7 +28,19 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Service::Service(ServiceOptions options) : options_(std::move(options)), admission_(options_.admission) {}
+Service::Service(ServiceOptions options)
+    : options_(std::move(options)),
+      admission_(options_.admission, options_.quotas),
+      sessions_([this](ChatSession& session) { end_session(session); }, options_.max_sessions) {}
+
+void Service::end_session(ChatSession& session) {
+  std::shared_ptr<Pipeline> pipeline;
+  {
+    const std::lock_guard lock(mutex_);
+    pipeline = pipeline_;
+  }
+  if (pipeline) pipeline->end_session(session);
+}
 
 void Service::set_ready(std::shared_ptr<Pipeline> pipeline) {
   const auto chat_template = pipeline->chat_template();
@@ -58,6 +70,27 @@ std::shared_ptr<Pipeline> Service::pipeline() const {
   const std::lock_guard lock(mutex_);
   if (state_ != ServiceState::kReady) refuse_state(state_);
   return pipeline_;
+}
+
+std::string Service::engine_failure() const {
+  constexpr int64_t kTooMany = 3;  // one may be the fault of its requests
+  const std::lock_guard lock(mutex_);
+  if (state_ != ServiceState::kReady) return {};
+  try {
+    const Engine& engine = pipeline_->engine();
+    if (engine.closed()) return "the engine has been closed";
+    const int64_t failed = engine.stats().failed_steps_in_a_row;
+    if (failed < kTooMany) return {};
+    return cat("the last ", failed, " steps of the engine failed; the log says why");
+  } catch (const Error& error) {  // the pipeline has been closed
+    return error.what();
+  }
+}
+
+Metrics::ServerSide Service::load() const {
+  const Admission::Counts api = admission_.counts();
+  return {connection_count_ ? connection_count_() : 0, api.running, api.waiting, api.refused,
+          admission_.group_counts()};
 }
 
 std::shared_ptr<Pipeline> Service::fall_asleep() {

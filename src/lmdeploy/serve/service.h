@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,12 +26,14 @@ struct ServiceOptions {
   std::vector<std::string> api_keys;     // empty: none is asked for
   OutputParserNames parsers;             // of --reasoning-parser and --tool-call-parser
   AdmissionLimits admission;
-  bool show_docs = true;         // pages, and openapi.json
-  bool open_metrics = false;     // /metrics without a key
-  bool enable_metrics = true;    // /metrics at all
-  bool allow_terminate = false;  // /terminate
-  bool enable_abort = false;     // /abort_request
-  int64_t max_log_len = 0;       // bytes of each prompt in the log; 0: none
+  std::optional<QosConfig> quotas;  // of --qos-config-path; max_running must be set then
+  bool show_docs = true;            // pages, and openapi.json
+  bool open_metrics = false;        // /metrics without a key
+  bool enable_metrics = true;       // /metrics at all
+  bool allow_terminate = false;     // /terminate
+  bool enable_abort = false;        // /abort_request
+  size_t max_sessions = 4096;       // conversations kept
+  int64_t max_log_len = 0;          // bytes of each prompt in the log; 0: none
   /// Opens the model again after sleep.
   std::function<std::shared_ptr<Pipeline>()> open_model;
   std::function<void()> terminate;  // asks the program to end
@@ -51,6 +54,8 @@ class Service {
   ServiceState state() const;
   /// Throws ApiError 503 unless ready.
   std::shared_ptr<Pipeline> pipeline() const;
+  /// Why the engine cannot answer although the server is ready; empty: it can.
+  std::string engine_failure() const;
 
   /// The name that answers carry. Throws ApiError 404 that lists the names when the body asks for another
   /// one.
@@ -73,12 +78,15 @@ class Service {
   int64_t next_session_id() { return next_session_id_++; }
   /// Before requests come: how many connections are open, for the metrics.
   void set_connection_count(std::function<int64_t()> count) { connection_count_ = std::move(count); }
-  int64_t num_connections() const { return connection_count_ ? connection_count_() : 0; }
+  Metrics::ServerSide load() const;
   Admission& admission() { return admission_; }
   RequestRegistry& requests() { return requests_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
 
  private:
+  /// Where there is an engine.
+  void end_session(ChatSession& session);
+
   const ServiceOptions options_;
   std::function<int64_t()> connection_count_;
   Admission admission_;

@@ -28,7 +28,7 @@ Fields answer_fields() {
           {"top_k", FieldType::kInteger, "Draw from that many best tokens; 0: from all", false, 0, 1e9, false,
            "0"},
           {"stop_sequences", FieldType::kStringOrArray, "Texts that end the answer"},
-          {"metadata", FieldType::kObject, "Accepted, not used"},
+          {"metadata", FieldType::kObject, "user_id: whose quota the request counts on"},
           {"service_tier", FieldType::kString, "Accepted, not used"}};
 }
 
@@ -191,6 +191,9 @@ void read_answer_options(const Body& body, MessagesRequest& request) {
   std::erase(request.stop_sequences, "");
   config.stop_words = request.stop_sequences;
   request.chat.stream = body.flag("stream", false);
+  if (const Json* metadata = body.find("metadata"))
+    if (const Json* user = metadata->as_object().if_contains("user_id"); user != nullptr && user->is_string())
+      request.chat.generation.user = std::string(user->get_string());
 }
 
 void check_version(const http::Request& request) {

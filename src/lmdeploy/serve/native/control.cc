@@ -6,9 +6,11 @@ namespace lmdeploy {
 
 http::Response health(Service& service, const http::Request&) {
   const char* status = "healthy";
-  const char* message = "ready";
+  std::string message = "ready";
+  const std::string failure = service.engine_failure();
   switch (service.state()) {
     case ServiceState::kReady:
+      if (!failure.empty()) status = "unhealthy", message = failure;
       break;
     case ServiceState::kLoading:
       status = "initializing", message = "loading the model";
@@ -21,7 +23,7 @@ http::Response health(Service& service, const http::Request&) {
       break;
   }
   http::Response response;
-  response.status = service.state() == ServiceState::kReady ? 200 : 503;
+  response.status = std::string_view(status) == "healthy" ? 200 : 503;
   if (response.status == 503) response.headers.add("Retry-After", "2");
   response.body = to_json_text(JsonObject{{"status", status}, {"message", message}});
   return response;
@@ -31,11 +33,10 @@ http::Response metrics_page(Service& service, const http::Request&) {
   if (!service.options().enable_metrics)
     throw ApiError({404, "metrics are off: the server was started with --disable-metrics", {}, {}});
   const auto pipeline = service.pipeline();
-  const Admission::Counts api = service.admission().counts();
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = service.metrics()->page(pipeline->engine().stats(),
-                                          {service.num_connections(), api.running, api.waiting, api.refused});
+  const Engine& engine = pipeline->engine();
+  response.body = service.metrics()->page(engine.stats(), engine.config(), service.load());
   return response;
 }
 

@@ -27,6 +27,7 @@ GenerateRequest read_request(const http::Request& http_request, const Pipeline& 
   defaults.max_tokens = 128;
   request.generation.gen_config = read_generation_config(body, defaults);
   request.generation.session_id = body.integer("session_id", -1);
+  request.generation.user = body.text("user_id");
   request.stream = body.flag("stream", false);
   request.logprobs = body.flag("return_logprob", false);
   if (request.logprobs) request.generation.gen_config.logprobs = 0;

@@ -19,6 +19,7 @@ struct InteractiveRequest {
   bool is_list = false;
   GenerationConfig gen_config;
   int64_t session_id = -1;
+  std::string user;  // whose quota the turn counts on
   bool keep = false, stream = false, cancel = false;
   bool end_only = false;  // an empty prompt for no tokens: the session ends
 };
@@ -57,6 +58,7 @@ InteractiveRequest read_request(const http::Request& http_request) {
   const Body body(http_request, interactive_fields());
   InteractiveRequest request;
   request.session_id = body.integer("session_id", -1);
+  request.user = body.text("user_id");
   request.cancel = body.flag("cancel", false);
   if (request.cancel && request.session_id < 0)
     refuse_field("session_id", "please set a session_id to cancel a request");
@@ -105,7 +107,15 @@ struct RunningTurn {
   RequestRegistry::Entry entry;
   std::unique_ptr<Answers> answers;
   int64_t history_tokens = 0;
+  bool failed = false;  // after the stream had begun
 };
+
+/// That of an error gives its words too.
+std::string stream_line(const AnswerPiece& piece, const RunningTurn& turn) {
+  Json line = part(piece.text.content, (*turn.answers)[0].counts(), turn.history_tokens, piece.finish);
+  if (piece.error) line.as_object()["error"] = error_object(*piece.error);
+  return to_json_text(line) + "\n";
+}
 
 http::Task<> send_stream(http::Exchange& exchange, RunningTurn& turn) {
   co_await turn.answers->wait_for_first(kFirstPiecePatience);
@@ -113,9 +123,8 @@ http::Task<> send_stream(http::Exchange& exchange, RunningTurn& turn) {
   head.content_type = "text/event-stream; charset=utf-8";
   co_await exchange.begin_stream(std::move(head));
   while (std::optional<AnswerPiece> piece = co_await turn.answers->next()) {
-    const std::string line = to_json_text(part(piece->text.content, (*turn.answers)[0].counts(),
-                                               turn.history_tokens, piece->finish)) +
-                             "\n";
+    const std::string line = stream_line(*piece, turn);
+    turn.failed = turn.failed || piece->error;
     co_await exchange.write(line);
   }
   co_await exchange.finish();
@@ -139,7 +148,7 @@ std::optional<Json> full_answer(const ApiErrorInfo& error, int64_t history_token
 }
 
 http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveRequest& request) {
-  Admission::Place place = co_await service.admission().enter(exchange);
+  Admission::Place place = co_await service.admission().enter(exchange, request.user);
   std::shared_ptr<Pipeline> pipeline = service.pipeline();
   const int64_t id = request.session_id >= 0 ? request.session_id : service.next_session_id();
   InteractiveSessions::Lease lease = co_await service.sessions().take(exchange, id);
@@ -154,7 +163,7 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
   RequestRegistry::Entry entry = service.requests().add(id, answers->signal());
   const int64_t history_tokens = session.step;
   answers->add(Answer(pipeline->chat(session, request.prompt, request.gen_config), std::nullopt,
-                      RequestRecord(service.metrics())));
+                      RequestRecord(service.metrics(), exchange.request().arrival)));
   answers->set_abort(entry.abort_switch());
   RunningTurn turn{std::move(place), std::move(pipeline), std::move(lease),
                    std::move(entry), std::move(answers),  history_tokens};
@@ -170,7 +179,7 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
   } catch (const http::ClientGone&) {
     gone = std::current_exception();
   }
-  if (!request.keep || failure) {
+  if (!request.keep || failure || turn.failed) {
     turn.pipeline->end_session(turn.lease.session());
     service.sessions().forget(id);
   }

@@ -65,8 +65,6 @@ http::Response not_implemented(Service&, const http::Request& request) {
        cat(request.url.path, ": not supported: ",
            request.url.path.starts_with("/distserve")
                ? "there is no split of prefill and decode; run whole servers behind `lmdeploy serve proxy`"
-           : request.url.path.ends_with("_qos")
-               ? "the server has no quotas; use the route without _qos"
                : "weights do not change while a server runs; start one with the new checkpoint"),
        {},
        {}});

@@ -286,6 +286,7 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
   request.generation.gen_config = read_generation_config(body, {});
   request.generation.gen_config.n = static_cast<int>(body.integer("n", 1));
   request.generation.session_id = body.integer("session_id", -1);
+  request.generation.user = body.text("user_id");
   request.stream = body.flag("stream", false);
   request.include_usage = wants_usage(body);
   refuse_unsupported(body);

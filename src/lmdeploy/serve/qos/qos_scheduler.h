@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,11 +15,11 @@
 
 namespace lmdeploy {
 
-/// Requests begun in the last minute, to within ten seconds.
+/// Answers begun in the last minute, to within ten seconds.
 class UsageWindow {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  void add(Time now);
+  void add(Time now, int64_t num_answers);
   int64_t count(Time now) const;
 
  private:
@@ -30,45 +31,74 @@ class UsageWindow {
   std::array<Bucket, kBuckets> buckets_;
 };
 
+struct QosLimits {
+  int64_t max_running = 0;  // answers at once; a request that begins may go beyond it. 0: no limit
+  int64_t max_waiting = 0;  // requests of each group; 0: no limit
+};
+
+struct QosGroupCounts {
+  std::string name;
+  int64_t waiting = 0, running = 0, begun = 0;  // requests; the last: so far
+};
+
 /// Holds the waiting requests by number. Not thread-safe; takes the time from its caller.
 class QosScheduler {
  public:
   using Time = UsageWindow::Time;
 
-  /// So many requests run at once.
-  QosScheduler(QosConfig config, int64_t num_slots);
+  QosScheduler(QosConfig config, const QosLimits& limits);
 
   /// A user that no group names belongs to the "default" entry with the largest quota, of equal ones that of
-  /// the lowest priority. Throws Error(kInvalidArgument) when there is no such entry.
-  void enqueue(uint64_t request, std::string_view user);
+  /// the lowest priority. Throws Error(kInvalidArgument) when there is no such entry. false: too many of the
+  /// group wait already.
+  bool enqueue(uint64_t request, std::string_view user, int64_t num_answers = 1);
   /// Whether it was still waiting.
   bool cancel(uint64_t request);
-  /// The next to run, which takes a slot until release(). nullopt: no slot or nobody waits.
+  /// The next to run, until release(). nullopt: enough run, or nobody waits.
   /// Of the first group in which somebody waits, the user who got least of what is due: its share of the
-  /// group's requests in the last minute over its quota's share. Quota 0: only when nobody else in the group
+  /// group's answers in the last minute over its quota's share. Quota 0: only when nobody else in the group
   /// waits.
   std::optional<uint64_t> next(Time now);
-  void release();
+  void release(uint64_t request);
 
   int64_t num_waiting() const;
-  int64_t num_running() const { return num_running_; }
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  std::vector<QosGroupCounts> group_counts() const;
 
  private:
+  struct Waiting {
+    uint64_t request;
+    int64_t num_answers;
+  };
   struct Queue {
     std::string user;
     double quota;
     UsageWindow usage;
-    std::deque<uint64_t> waiting;
+    std::deque<Waiting> waiting;
   };
-  using Group = std::vector<Queue>;
+  struct Group {
+    std::string name;
+    std::vector<Queue> queues;
+    int64_t running = 0, begun = 0;
+    int64_t num_waiting() const;
+  };
+  struct Running {
+    size_t group;
+    int64_t num_answers;
+  };
+  struct Place {
+    size_t group, queue;
+  };
 
-  Queue* find(std::string_view user);
-  Queue* default_queue();
+  std::optional<Place> find(std::string_view user) const;
+  std::optional<Place> default_place() const;
+  bool is_full() const;
   static Queue* choose(Group& group, Time now);
 
-  const int64_t num_slots_;
-  int64_t num_running_ = 0;
+  const QosLimits limits_;
+  int64_t num_answers_ = 0;  // of what runs
   std::vector<Group> groups_;
+  std::map<uint64_t, Running> running_;
 };
 
 }  // namespace lmdeploy

@@ -27,7 +27,8 @@ QosConfig sample() {
 /// Users send requests at random times; each runs for a random time in one of the slots. No clock.
 class Simulation {
  public:
-  Simulation(QosConfig config, int slots, uint64_t seed) : scheduler_(std::move(config), slots), rng_(seed) {}
+  Simulation(QosConfig config, int slots, uint64_t seed)
+      : scheduler_(std::move(config), {slots, 0}), rng_(seed) {}
 
   void add_user(const std::string& user, double requests_per_second) {
     users_.push_back({user, requests_per_second});
@@ -40,13 +41,11 @@ class Simulation {
     for (; now_ < end; now_ += milliseconds(10)) {
       for (const auto& [user, rate] : users_)
         if (rng_.uniform() < rate * 0.01) enqueue(user);
-      while (!ends_.empty() && ends_.top() <= now_) {
-        ends_.pop();
-        scheduler_.release();
-      }
+      for (; !ends_.empty() && ends_.top().first <= now_; ends_.pop()) scheduler_.release(ends_.top().second);
       while (const auto request = scheduler_.next(now_)) {
         ++begun[names_[*request]];
-        ends_.push(now_ + milliseconds(static_cast<int>(2000 * request_seconds * rng_.uniform())));
+        ends_.emplace(now_ + milliseconds(static_cast<int>(2000 * request_seconds * rng_.uniform())),
+                      *request);
       }
     }
     return begun;
@@ -63,7 +62,8 @@ class Simulation {
   Time now_ = Time(seconds(1'000'000));
   std::vector<std::pair<std::string, double>> users_;
   std::vector<std::string> names_;  // by request
-  std::priority_queue<Time, std::vector<Time>, std::greater<>> ends_;
+  using End = std::pair<Time, uint64_t>;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
 
 /// Everybody always wants more than there is.
@@ -111,7 +111,7 @@ TEST(QosScheduler, NobodyWithAQuotaStarves) {
 Time at(int second) { return Time(seconds(1'000'000 + second)); }
 
 TEST(QosScheduler, UnknownUsersGoToTheLargestDefault) {
-  QosScheduler scheduler(sample(), 10);
+  QosScheduler scheduler(sample(), {10, 0});
   scheduler.enqueue(1, "user_id4");  // Bronze
   scheduler.enqueue(2, "stranger");  // Silver's default
   scheduler.enqueue(3, "");
@@ -119,10 +119,10 @@ TEST(QosScheduler, UnknownUsersGoToTheLargestDefault) {
   scheduler.enqueue(5, "user_id1");  // Gold
   for (const uint64_t request : {5u, 2u, 3u, 4u, 1u}) EXPECT_EQ(scheduler.next(at(0)), request);
   EXPECT_EQ(scheduler.next(at(0)), std::nullopt);
-  QosScheduler without({true, {{"G", {{"a", 1}}}}}, 1);
+  QosScheduler without({true, {{"G", {{"a", 1}}}}}, {1, 0});
   expect_error(ErrorCode::kInvalidArgument, {"\"stranger\"", "default"},
                [&] { without.enqueue(1, "stranger"); });
-  QosScheduler equal({true, {{"H", {{"default", 1}}}, {"L", {{"a", 1}, {"default", 1}}}}}, 9);
+  QosScheduler equal({true, {{"H", {{"default", 1}}}, {"L", {{"a", 1}, {"default", 1}}}}}, {9, 0});
   equal.enqueue(1, "a");
   equal.enqueue(2, "x");  // of equal ones the lower priority: behind nobody of H, beside a
   equal.enqueue(3, "a");
@@ -130,14 +130,14 @@ TEST(QosScheduler, UnknownUsersGoToTheLargestDefault) {
 }
 
 TEST(QosScheduler, QuotaZeroIsServedWhenNobodyElseWaits) {
-  QosScheduler scheduler({true, {{"G", {{"zero", 0}, {"a", 1}}}}}, 10);
+  QosScheduler scheduler({true, {{"G", {{"zero", 0}, {"a", 1}}}}}, {10, 0});
   scheduler.enqueue(1, "zero");
   for (uint64_t i = 2; i < 6; ++i) scheduler.enqueue(i, "a");
   for (const uint64_t request : {2u, 3u, 4u, 5u, 1u}) EXPECT_EQ(scheduler.next(at(0)), request);
 }
 
 TEST(QosScheduler, SlotsLimitWhatRuns) {
-  QosScheduler scheduler({true, {{"G", {{"a", 1}}}}}, 2);
+  QosScheduler scheduler({true, {{"G", {{"a", 1}}}}}, {2, 0});
   for (uint64_t i = 1; i <= 4; ++i) scheduler.enqueue(i, "a");
   EXPECT_EQ(scheduler.next(at(0)), 1u);
   EXPECT_EQ(scheduler.next(at(0)), 2u);
@@ -145,14 +145,43 @@ TEST(QosScheduler, SlotsLimitWhatRuns) {
   EXPECT_TRUE(scheduler.cancel(3));
   EXPECT_FALSE(scheduler.cancel(3));
   EXPECT_FALSE(scheduler.cancel(1));  // it runs
-  scheduler.release();
+  scheduler.release(1);
   EXPECT_EQ(scheduler.next(at(0)), 4u);
   EXPECT_EQ(scheduler.num_waiting(), 0);
   EXPECT_EQ(scheduler.num_running(), 2);
 }
 
+/// A request of three answers takes three slots and counts three times.
+TEST(QosScheduler, AnswersCount) {
+  QosScheduler scheduler({true, {{"G", {{"a", 1}, {"b", 1}}}}}, {3, 0});
+  scheduler.enqueue(1, "a", 3);
+  for (uint64_t i = 2; i < 6; ++i) scheduler.enqueue(i, "b");
+  scheduler.enqueue(6, "a");
+  EXPECT_EQ(scheduler.next(at(0)), 1u);
+  EXPECT_EQ(scheduler.next(at(0)), std::nullopt);
+  scheduler.release(1);
+  for (const uint64_t request : {2u, 3u, 4u}) EXPECT_EQ(scheduler.next(at(0)), request);
+  scheduler.release(2);
+  EXPECT_EQ(scheduler.next(at(0)), 6u) << "three each";
+}
+
+TEST(QosScheduler, EachGroupHasItsOwnLine) {
+  QosScheduler scheduler({true, {{"H", {{"a", 1}}}, {"L", {{"default", 1}}}}}, {1, 2});
+  EXPECT_TRUE(scheduler.enqueue(1, "x"));
+  EXPECT_EQ(scheduler.next(at(0)), 1u);
+  EXPECT_TRUE(scheduler.enqueue(2, "x"));
+  EXPECT_TRUE(scheduler.enqueue(3, "y"));
+  EXPECT_FALSE(scheduler.enqueue(4, "x"));
+  EXPECT_TRUE(scheduler.enqueue(5, "a"));
+  const std::vector<QosGroupCounts> counts = scheduler.group_counts();
+  EXPECT_EQ(counts[0].waiting, 1);
+  EXPECT_EQ(counts[1].waiting, 2);
+  EXPECT_EQ(counts[1].running, 1);
+  EXPECT_EQ(counts[1].begun, 1);
+}
+
 TEST(QosScheduler, OnlyTheLastMinuteCounts) {
-  QosScheduler scheduler({true, {{"G", {{"a", 1}, {"b", 1}}}}}, 1000);
+  QosScheduler scheduler({true, {{"G", {{"a", 1}, {"b", 1}}}}}, {1000, 0});
   for (uint64_t i = 0; i < 10; ++i) scheduler.enqueue(i, "a");
   for (int i = 0; i < 10; ++i) scheduler.next(at(0));
   for (uint64_t i = 100; i < 120; ++i) scheduler.enqueue(i, i % 2 == 0 ? "a" : "b");
@@ -162,7 +191,7 @@ TEST(QosScheduler, OnlyTheLastMinuteCounts) {
 }
 
 TEST(QosScheduler, SwitchedOffIsFirstComeFirstServed) {
-  QosScheduler scheduler({false, {}}, 10);
+  QosScheduler scheduler({false, {}}, {10, 0});
   for (uint64_t i = 0; i < 5; ++i) scheduler.enqueue(i, i % 2 == 0 ? "a" : "b");
   for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(scheduler.next(at(0)), i);
 }

@@ -1,0 +1,1 @@
+"""Clients of Triton servers, as LMDeploy up to 0.4 had them."""

@@ -53,6 +53,26 @@ double ratio(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
+// As LMDeploy names them; a draft's own token counts for the accepted length.
+void print_speculative(std::string& out, const std::string& labels, const SpeculativeStats& stats) {
+  const auto counter = [&](const char* name, int64_t value, const char* help) {
+    print_value(out, name, "counter", labels, static_cast<double>(value), help);
+  };
+  counter("spec_decode_num_drafts_total", stats.num_drafts, "Times that tokens of a sequence were guessed");
+  counter("spec_decode_num_draft_tokens_total", stats.num_draft_tokens, "Tokens guessed");
+  counter("spec_decode_num_accepted_tokens_total", stats.num_accepted_tokens, "Guesses that were right");
+  print_value(out, "spec_decode_mean_accept_rate", "gauge", labels,
+              ratio(stats.num_accepted_tokens, stats.num_draft_tokens), "Share of guesses that were right");
+  print_value(out, "spec_decode_mean_accept_length", "gauge", labels,
+              stats.num_drafts == 0 ? 0 : 1 + ratio(stats.num_accepted_tokens, stats.num_drafts),
+              "Tokens that a step with guesses gave a sequence");
+  print_type(out, "spec_decode_num_accepted_tokens_per_pos_total", "counter", "Right guesses by position");
+  for (size_t i = 0; i < stats.num_accepted_tokens_per_pos.size(); ++i)
+    if (stats.num_accepted_tokens_per_pos[i] > 0)
+      out += fmt::format("lmdeploy:spec_decode_num_accepted_tokens_per_pos_total{{{},position=\"{}\"}} {}\n",
+                         labels, i, stats.num_accepted_tokens_per_pos[i]);
+}
+
 }  // namespace
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
@@ -150,6 +170,7 @@ std::string Metrics::page(const EngineStats& engine, const ServerSide& server) c
   counter("num_requests_refused_total", count(server.refused),
           "Requests turned away because the queue was full");
   counter("num_preemptions_total", count(engine.preemptions), "Sequences that lost their blocks to others");
+  print_speculative(out, labels_, engine.speculative);
   print_type(out, "request_success_total", "counter", "Ended requests by reason");
   for (const char* reason : {"stop", "length", "abort", "error"}) {
     const auto number = by_reason_.find(reason);

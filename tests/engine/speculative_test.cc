@@ -157,17 +157,31 @@ TEST_P(Speculative, AFailureInTheMiddle) {
 }
 
 TEST_P(Speculative, NoMoreRowsOrTokensThanAStepHas) {
-  EngineConfig narrow = plain();
-  narrow.max_batch_size = narrow.max_logit_rows = 4;
-  narrow.max_prefill_token_num = 3;
-  FakeModel limited({.max_step_tokens = 7, .max_logit_rows = 4, .windows = std::get<1>(GetParam()).windows});
-  CoreDriver driver(limited, guessed(narrow), &draft_model_);
-  std::vector<std::shared_ptr<Client>> clients;
-  for (uint64_t i = 0; i < 6; ++i) clients.push_back(driver.submit(request_of(prompt(i), 25)));
-  driver.run();
-  for (uint64_t i = 0; i < 6; ++i)
-    EXPECT_EQ(clients[i]->output.token_ids, limited.generate(prompt(i), 25))
-        << clients[i]->output.error_message;
+  for (const int64_t rows : {4, 100}) {
+    EngineConfig narrow = plain();
+    narrow.max_batch_size = 4;
+    narrow.max_logit_rows = rows;
+    narrow.max_prefill_token_num = 3;
+    FakeModel limited(
+        {.max_step_tokens = 7, .max_logit_rows = rows, .windows = std::get<1>(GetParam()).windows});
+    CoreDriver driver(limited, guessed(narrow), &draft_model_);
+    std::vector<std::shared_ptr<Client>> clients;
+    for (uint64_t i = 0; i < 6; ++i) clients.push_back(driver.submit(request_of(prompt(i), 25)));
+    driver.run();
+    for (uint64_t i = 0; i < 6; ++i)
+      EXPECT_EQ(clients[i]->output.token_ids, limited.generate(prompt(i), 25))
+          << clients[i]->output.error_message;
+  }
+}
+
+TEST_P(Speculative, NothingIsComputedPastTheEnd) {
+  EngineConfig config = plain();
+  config.session_len = 48;
+  int64_t longest = 0;
+  model_.before_step = [&](const StepInput& input) { longest = std::max<int64_t>(longest, input.kv_len[0]); };
+  CoreDriver driver(model_, guessed(config), &draft_model_);
+  EXPECT_EQ(driver.complete(request_of(prompt(1), 30)).token_ids.size(), 26u);
+  EXPECT_EQ(longest, 47) << "the last token is drawn, its keys are not needed";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -219,7 +233,16 @@ TEST(SpeculativeSteps, AFailingDraftModelCostsGuessesOnly) {
   for (uint64_t i = 0; i < 4; ++i)
     EXPECT_EQ(clients[i]->output.token_ids, model.generate(random_ids(i, 10), 40));
   EXPECT_GT(driver.stats().speculative.num_accepted_tokens, 50);
+  EXPECT_EQ(driver.stats().speculative.num_accepted_tokens, driver.stats().speculative.num_draft_tokens);
   set_log_level(LogLevel::kWarning);
+}
+
+TEST(SpeculativeSteps, AnEngineThatGoesInTheMiddleLeavesNothing) {
+  FakeModel model, draft;
+  CoreDriver driver(model, guessing(small_config(), 3, SpeculativeMethod::kDraft), &draft);
+  driver.submit(request_of(random_ids(1, 10), 100));
+  for (int i = 0; i < 5; ++i) driver.step();
+  EXPECT_TRUE(driver.has_work());
 }
 
 TEST(SpeculativeSteps, ADraftModelWithoutRoomGuessesForSome) {

@@ -11,7 +11,8 @@
 
 namespace lmdeploy {
 
-/// What the draft model has read of one request. Its tokens end in the latest guesses.
+/// What the draft model has read of one request; ends before the model's blocks do. Its tokens end in the
+/// latest guesses.
 struct DraftSequence {
   Sequence sequence;
   int64_t num_confirmed = 0;  // tokens that were not guesses
@@ -37,9 +38,7 @@ class DraftModel {
   void guess(std::span<DraftWish> wishes);
   /// Guesses after `length` tokens that the model has positions for.
   int64_t most_guesses(int64_t length) const { return model_.spec().max_positions - length; }
-  void forget(DraftSequence& draft) { drop_blocks(draft.sequence, store_); }
   void check_invariants() const { blocks_.check_invariants(); }
-  int64_t num_used_blocks() const { return blocks_.num_used(); }
 
  private:
   void follow_target(DraftSequence& draft, const Sequence& target);

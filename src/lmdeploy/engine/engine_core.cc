@@ -119,10 +119,7 @@ void EngineCore::guess() {
     speculator_->guess(targets_);
   } catch (const std::exception& error) {
     LMD_LOG(kError, "guessing tokens of ", targets_.size(), " requests failed: ", describe(error));
-    for (const GuessTarget& target : targets_) {
-      target.sequence->guesses.clear();
-      speculator_->forget(*target.state);
-    }
+    for (const GuessTarget& target : targets_) target.sequence->guesses.clear();
   }
 }
 
@@ -399,7 +396,6 @@ void EngineCore::fail(ActiveRequest& active, ErrorCode code, std::string message
 void EngineCore::retire(ActiveRequest& active, bool keep_session, RequestOutput output) {
   Sequence& sequence = *active.sequence;
   sequence.guesses.clear();
-  if (speculator_ != nullptr) speculator_->forget(active.guesses);
   scheduler_.remove(sequence);
   give_out(std::move(active.channel), std::move(output));
   if (keep_session) {

@@ -118,8 +118,8 @@ class EngineCore {
   StepSampler sampler_;
   StepBuffers buffers_;
   StepLogits logits_;                                          // of this step
-  std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;  // by id
   std::unique_ptr<Speculator> speculator_;                     // nullptr: no speculative decoding
+  std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;  // by id
   std::vector<GuessTarget> targets_;                           // of this step
   std::vector<Draw> draws_;                                    // of this step, one for each entry
   std::vector<Draw*> open_;                                    // whose next token is to be drawn

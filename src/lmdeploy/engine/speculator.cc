@@ -72,10 +72,6 @@ void Speculator::learn_time(int64_t num_sequences, int64_t num_guesses, int64_t 
   stats_.saved_seconds += static_cast<double>(num_sequences + num_accepted) * token - seconds;
 }
 
-void Speculator::forget(GuessState& state) {
-  if (draft_ != nullptr) draft_->forget(state.draft);
-}
-
 void Speculator::check_invariants() const {
   if (draft_ != nullptr) draft_->check_invariants();
 }

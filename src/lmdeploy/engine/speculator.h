@@ -30,7 +30,7 @@ struct GuessTarget {
   int64_t most = 0;       // tokens that may be guessed
 };
 
-/// One thread.
+/// One thread. States of its requests end before it does.
 class Speculator {
  public:
   /// `draft_model`: with kDraft, else not looked at; it must outlive the speculator, as `kernels` must.
@@ -43,8 +43,6 @@ class Speculator {
   void learn(GuessState& state, std::span<const int> guesses, int64_t num_drawn, int64_t num_accepted);
   /// A step of decode tokens alone, the guessing included.
   void learn_time(int64_t num_sequences, int64_t num_guesses, int64_t num_accepted, double seconds);
-  /// Of a request that ends.
-  void forget(GuessState& state);
 
   const SpeculativeStats& stats() const { return stats_; }
   void check_invariants() const;

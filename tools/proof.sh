@@ -2,7 +2,8 @@
 # The long runs, by hand: proof.sh BUILD SECONDS MODEL. Each fuzz target runs for SECONDS with a fresh seed; random
 # templates are compared with Python's jinja2 for as long, and tokenizers with Hugging Face's library on 100,000 texts
 # each; then the benchmark workload runs under churn for as long, and the resident size must not grow. A server answers
-# 20,000 requests, many of them broken off or malformed; at last all that serves runs under the sanitizers.
+# 20,000 requests, many of them broken off or malformed. Numbers hidden in texts of up to 128k tokens must be found, in
+# bounded memory; at last all that serves runs under the sanitizers.
 set -eu
 build=$1 seconds=$2 model=$3
 seed=$(date +%s)
@@ -15,5 +16,11 @@ done
 .venv/bin/python tests/python/tokenizer_fuzz.py --strings 100000 --seed "$seed"
 .venv/bin/python tools/soak.py "$model" --seconds "$seconds" --seed "$seed"
 .venv/bin/python benchmark/server_load.py --model "$model" --soak 20000
+passkey=$(mktemp -d)
+trap 'rm -r "$passkey"' EXIT
+.venv/bin/python benchmark/make_passkey_model.py "$passkey"
+for length in 16384 65536 131072; do
+  .venv/bin/python benchmark/passkey.py "$passkey" --session-len $length --rope-scaling-factor 2.5 --most-key 40 --most-mib 400
+done
 make sanitize SUITES="http_test http_server_test serve_test serve_routes_test proxy_test proxy_black_box_test \
   proxy_registration_test engine_traffic_test"

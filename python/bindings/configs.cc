@@ -40,6 +40,16 @@ void bind_pipeline_config(nb::module_& m) {
       .def_rw("num_threads", &C::num_threads)
       .def_rw("int8_activations", &C::int8_activations, nb::arg().none())
       .def_rw("chat_template", &C::chat_template)
+      .def(
+          "set_speculative",
+          [](C& self, const std::string& method, const std::filesystem::path& model,
+             const std::filesystem::path& local_path, int64_t num_speculative_tokens) {
+            self.speculative = SpeculativeOptions{.method = method,
+                                                  .model = model.string(),
+                                                  .local_path = local_path.string(),
+                                                  .num_speculative_tokens = num_speculative_tokens};
+          },
+          nb::arg("method"), nb::arg("model"), nb::arg("local_path"), nb::arg("num_speculative_tokens"))
       .def("set_hf_overrides", [](C& self, const nb::dict& overrides) {
         self.hf_overrides = json_from_python(overrides, "hf_overrides").as_object();
       });

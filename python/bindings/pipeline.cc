@@ -117,7 +117,16 @@ void bind_stats(nb::module_& m) {
       .def_ro("prompt_tokens", &S::prompt_tokens)
       .def_ro("generated_tokens", &S::generated_tokens)
       .def_ro("prefix_queried_tokens", &S::prefix_queried_tokens)
-      .def_ro("prefix_hit_tokens", &S::prefix_hit_tokens);
+      .def_ro("prefix_hit_tokens", &S::prefix_hit_tokens)
+      .def_prop_ro("num_drafts", [](const S& self) { return self.speculative.num_drafts; })
+      .def_prop_ro("num_draft_tokens", [](const S& self) { return self.speculative.num_draft_tokens; })
+      .def_prop_ro("num_accepted_tokens", [](const S& self) { return self.speculative.num_accepted_tokens; })
+      .def_prop_ro("num_accepted_tokens_per_pos",
+                   [](const S& self) {
+                     const auto& counts = self.speculative.num_accepted_tokens_per_pos;
+                     return std::vector<int64_t>(counts.begin(), counts.end());
+                   })
+      .def_prop_ro("speculative_gain", [](const S& self) { return self.speculative.gain(); });
 }
 
 }  // namespace

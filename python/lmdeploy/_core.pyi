@@ -216,6 +216,8 @@ class PipelineConfig:
     @chat_template.setter
     def chat_template(self, arg: ChatTemplateConfig | None) -> None: ...
 
+    def set_speculative(self, method: str, model: str | os.PathLike[str], local_path: str | os.PathLike[str], num_speculative_tokens: int) -> None: ...
+
     def set_hf_overrides(self, arg: dict, /) -> None: ...
 
 class LogitsOutput(enum.Enum):
@@ -916,6 +918,21 @@ class EngineStats:
 
     @property
     def prefix_hit_tokens(self) -> int: ...
+
+    @property
+    def num_drafts(self) -> int: ...
+
+    @property
+    def num_draft_tokens(self) -> int: ...
+
+    @property
+    def num_accepted_tokens(self) -> int: ...
+
+    @property
+    def num_accepted_tokens_per_pos(self) -> list[int]: ...
+
+    @property
+    def speculative_gain(self) -> float: ...
 
 class Pipeline:
     """A loaded model; thread-safe."""

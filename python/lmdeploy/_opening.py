@@ -10,9 +10,11 @@ from typing import Any
 from . import _core
 from ._engine_configs import ENGINE_CONFIGS, EngineConfig, TurbomindEngineConfig, modern
 from ._fields import check_fields
+from ._hub import local_path
 from ._inputs import check_text, show
 from ._native import native_pipeline_config
 from ._progress import Progress
+from ._speculative import SpeculativeConfig
 from .errors import ArgumentTypeError, InvalidArgumentError
 from .model import MODELS, ChatTemplateConfig, build_template
 
@@ -86,10 +88,20 @@ def check_template_config(config: Any) -> ChatTemplateConfig | None:
     return None if config.is_own_of_model() else config
 
 
-def open_core(model_name: str, path: str, config: EngineConfig,
-              template: ChatTemplateConfig | None) -> _core.Pipeline:
+def check_speculative_config(config: Any) -> SpeculativeConfig | None:
+    """Its type; native code checks the values."""
+    if config is not None and not isinstance(config, SpeculativeConfig):
+        raise ArgumentTypeError(f"speculative_config is {type(config).__name__}; expected SpeculativeConfig")
+    return config
+
+
+def open_core(model_name: str, path: str, config: EngineConfig, template: ChatTemplateConfig | None,
+              speculative: SpeculativeConfig | None) -> _core.Pipeline:
     """Loads the model of that name or path, whose files are at ``path``; on a terminal with a progress bar."""
     native = native_pipeline_config(model_name, path, config, template)
+    if speculative is not None:
+        draft = local_path(speculative.model, None, config.download_dir) if speculative.model else ""
+        native.set_speculative(speculative.method, speculative.model, draft, speculative.num_speculative_tokens)
     if not sys.stderr.isatty():
         return _core.Pipeline.open(native)
     with Progress("Loading weights", "B") as progress:

@@ -12,6 +12,7 @@ from ._generation import GenerationConfig
 from ._hub import local_path
 from ._inputs import check_id_lists, check_path, check_text
 from ._opening import (
+    check_speculative_config,
     check_template_config,
     engine_config,
     logger,
@@ -61,8 +62,6 @@ class Pipeline(AsyncAnswers):
                  allowed_media_domains: list[str] | None = None, **kwargs: Any):
         """See ``lmdeploy.pipeline``; further keywords are fields of the engine config."""
         set_log_level(log_level)
-        if speculative_config is not None:
-            raise UnsupportedError("speculative_config: speculative decoding is not supported yet; leave it out")
         if trust_remote_code:
             warn_once("trust_remote_code has no effect: code of a checkpoint is never run")
         if allowed_media_domains is not None:
@@ -74,7 +73,8 @@ class Pipeline(AsyncAnswers):
         self._max_log_len = max_log_len
         self._template = python_template(template_config, self._model_name)
         native_template = template_config if self._template is None else None
-        self._core = open_core(self._model_name, self.model_path, self.backend_config, native_template)
+        speculative = check_speculative_config(speculative_config)
+        self._core = open_core(self._model_name, self.model_path, self.backend_config, native_template, speculative)
         self._sessions = {}
         self._running = {}
         _open_pipelines.add(self)

@@ -74,7 +74,7 @@ def pipeline(model_path: str, backend_config: Any = None, chat_template_config: 
         chat_template_config: The chat template; None: the one that came with the model.
         log_level: CRITICAL, ERROR, WARNING, INFO or DEBUG; also sets TM_LOG_LEVEL if that is unset.
         max_log_len: Most characters of a prompt in the log.
-        speculative_config: Not supported yet.
+        speculative_config: SpeculativeConfig; None: one token a step.
         trust_remote_code: No effect: code of a checkpoint is never run.
         allowed_media_domains: No effect: models take text only.
         kwargs: Fields of the engine config; also ``model_name`` (name of a chat template), ``backend``, ``tp`` and

@@ -9,6 +9,7 @@ from ._generation import EngineGenerationConfig, GenerationConfig
 from ._rendering import PromptPreview
 from ._response import EngineOutput, GenOut, Response, ResponseType
 from ._schedule_metrics import ScheduleMetrics
+from ._speculative import SpeculativeConfig
 
 
 @dataclass
@@ -20,21 +21,6 @@ class VisionConfig(Config):
 
 
 VisonConfig = VisionConfig  # the spelling of 0.4
-
-
-@dataclass
-class SpeculativeConfig(Config):
-    """Options of speculative decoding, which a pipeline does not support yet.
-
-    Args:
-        method: ``draft``, ``prompt_lookup``, ``eagle``, ``eagle3``, ``deepseek_mtp``.
-        model: Path of the draft model.
-        num_speculative_tokens: Tokens guessed per step.
-    """
-
-    method: str
-    model: str = ""
-    num_speculative_tokens: int = 1
 
 
 __all__ = [

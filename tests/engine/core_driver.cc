@@ -9,10 +9,10 @@
 
 namespace lmdeploy::testing {
 
-CoreDriver::CoreDriver(Model& model, const EngineConfig& config)
+CoreDriver::CoreDriver(Model& model, const EngineConfig& config, Model* draft_model)
     : kernels_(make_ref_kernels(std::make_shared<ThreadPool>(1))),
-      config_(resolve_config(config, model, /*available_bytes=*/size_t{64} << 20)),
-      core_(model, *kernels_, config_) {}
+      config_(resolve_config(config, model, /*available_bytes=*/size_t{64} << 20, draft_model)),
+      core_(model, *kernels_, config_, draft_model) {}
 
 std::shared_ptr<Client> CoreDriver::submit(Request request) {
   auto client = std::make_shared<Client>();
@@ -57,6 +57,11 @@ EngineConfig small_config(int64_t num_groups) {
   config.max_batch_size = 8;
   config.max_prefill_token_num = 64;
   config.kv_dtype = DType::kF32;
+  return config;
+}
+
+EngineConfig guessing(EngineConfig config, int64_t num_tokens, SpeculativeMethod method) {
+  config.speculative = {.method = method, .num_tokens = num_tokens, .always = true};
   return config;
 }
 

@@ -18,7 +18,7 @@ struct Client {
 
 class CoreDriver {
  public:
-  CoreDriver(Model& model, const EngineConfig& config);
+  CoreDriver(Model& model, const EngineConfig& config, Model* draft_model = nullptr);
 
   std::shared_ptr<Client> submit(Request request);
   void cancel(const Client& client) { commands_.emplace_back(CancelCommand{client.id}); }
@@ -46,6 +46,10 @@ class CoreDriver {
 /// A config with small numbers: blocks of 4 tokens, 64 of them for each group of layers, 8 sequences of 256
 /// tokens.
 EngineConfig small_config(int64_t num_groups = 1);
+/// The same with so many guesses in each step, whatever they cost; of a draft model where the driver gets
+/// one.
+EngineConfig guessing(EngineConfig config, int64_t num_tokens,
+                      SpeculativeMethod method = SpeculativeMethod::kPromptLookup);
 /// A greedy request of its own.
 Request request_of(std::vector<int> input_ids, int64_t max_new_tokens);
 /// As request_of(), in a session that is kept.

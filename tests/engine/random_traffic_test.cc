@@ -19,6 +19,7 @@ struct TrafficCase {
   int64_t max_batch_size, max_prefill_token_num;
   bool prefix_caching;
   RopeSpec::Kind rope;
+  int64_t num_guesses = 0;  // of a draft model
   bool crowded() const { return num_blocks < 20 && max_batch_size > 1; }
 };
 void PrintTo(const TrafficCase& c, std::ostream* out) { *out << c.name; }
@@ -41,7 +42,12 @@ struct Flight {
 class Traffic {
  public:
   Traffic(const TrafficCase& c, const GroupCase& groups, uint64_t seed)
-      : rng_(seed), model_(options_of(c, groups)), driver_(model_, config_of(c, model_)) {}
+      : rng_(seed),
+        model_(options_of(c, groups)),
+        draft_model_(options_of(c, kGroupCases[0])),
+        driver_(model_, config_of(c, model_), c.num_guesses > 0 ? &draft_model_ : nullptr) {
+    guess_mostly_right(draft_model_, model_);
+  }
 
   void run(int num_steps) {
     for (int i = 0; i < num_steps; ++i) {
@@ -81,7 +87,7 @@ class Traffic {
     config.max_prefill_token_num = c.max_prefill_token_num;
     config.max_logit_rows = c.max_batch_size;
     config.enable_prefix_caching = c.prefix_caching;
-    return config;
+    return c.num_guesses > 0 ? guessing(config, c.num_guesses, SpeculativeMethod::kDraft) : config;
   }
 
   // Heads are shared between requests, so that prefixes can be.
@@ -224,7 +230,7 @@ class Traffic {
   }
 
   Rng rng_;
-  FakeModel model_;
+  FakeModel model_, draft_model_;
   CoreDriver driver_;
   std::vector<Flight> flights_;
   std::map<uint64_t, Conversation> conversations_;  // of idle sessions
@@ -236,6 +242,7 @@ class RandomTraffic : public ::testing::TestWithParam<std::tuple<TrafficCase, Gr
 TEST_P(RandomTraffic, EveryAnswerIsThatOfItsTokensAlone) {
   const auto& [traffic_case, groups] = GetParam();
   EngineStats sum;
+  int64_t accepted = 0;
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     SCOPED_TRACE(seed);
     Traffic traffic(traffic_case, groups, seed);
@@ -243,9 +250,11 @@ TEST_P(RandomTraffic, EveryAnswerIsThatOfItsTokensAlone) {
     EXPECT_GT(traffic.num_checked(), 100);
     sum.preemptions += traffic.stats().preemptions;
     sum.prefix_hit_tokens += traffic.stats().prefix_hit_tokens;
+    accepted += traffic.stats().speculative.num_accepted_tokens;
   }
   EXPECT_EQ(sum.preemptions > 0, traffic_case.crowded()) << "blocks run out where they are meant to";
   EXPECT_EQ(sum.prefix_hit_tokens > 0, traffic_case.prefix_caching);
+  EXPECT_EQ(accepted > 0, traffic_case.num_guesses > 0);
 }
 
 constexpr auto kPlain = RopeSpec::Kind::kDefault;
@@ -259,6 +268,9 @@ INSTANTIATE_TEST_SUITE_P(
                           TrafficCase{"tiny_pool_cached", 12, 6, 16, true, kPlain},
                           TrafficCase{"tiny_pool_small_chunks", 10, 4, 2, true, kPlain},
                           TrafficCase{"one_at_a_time", 12, 1, 5, true, kPlain},
+                          TrafficCase{"guesses", 200, 8, 64, true, kPlain, 5},
+                          TrafficCase{"guesses_tiny_pool", 12, 6, 16, true, kPlain, 3},
+                          TrafficCase{"guesses_rope_by_length", 14, 6, 5, true, RopeSpec::Kind::kLongRope, 3},
                           TrafficCase{"rope_by_first_prompt", 14, 6, 16, true, RopeSpec::Kind::kDynamicNtk},
                           TrafficCase{"rope_by_length", 14, 6, 5, true, RopeSpec::Kind::kLongRope}),
         ::testing::ValuesIn(kGroupCases)),

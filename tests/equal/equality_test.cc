@@ -198,6 +198,42 @@ TEST_P(EqualityTest, ATurnIsTheSameAfterItsSessionWasEvicted) {
   expect_same(evicted, kept, "evicted");
 }
 
+// Guesses of the model itself, which are right, and of another one, which are not: rows of several tokens of
+// a sequence are those of one token after the other.
+TEST_P(EqualityTest, AloneIsSpeculated) {
+  FakeModel other({.vocab_size = model_->spec().vocab_size});
+  std::vector<Request> requests;
+  for (uint64_t i = 0; i < 6; ++i) {
+    requests.push_back(prompt(40 + i, static_cast<int64_t>(1 + 9 * i)));
+    if (i % 2 == 1) requests.back() = drawn(requests.back(), i);
+  }
+  const auto check = [&](const EngineConfig& guessed, Model* draft_model, const std::string& how) {
+    CoreDriver driver(*model_, guessed, draft_model);
+    std::vector<std::shared_ptr<Client>> clients;
+    for (const Request& request : requests) {
+      clients.push_back(driver.submit(request));
+      driver.step();
+    }
+    driver.run();
+    for (size_t i = 0; i < requests.size(); ++i)
+      expect_same(clients[i]->output, alone(requests[i]), cat(how, ", request ", i));
+    return driver.stats().speculative;
+  };
+  for (const int64_t count : {1, 4, 9}) {
+    const EngineConfig drafts = guessing(config(), count, SpeculativeMethod::kDraft);
+    const SpeculativeStats right = check(drafts, model_.get(), cat(count, " right ones"));
+    EXPECT_GT(right.num_accepted_tokens, 0);
+    EXPECT_EQ(right.num_accepted_tokens, right.num_draft_tokens);
+    check(drafts, &other, cat(count, " wrong ones"));
+    check(guessing(config(), count), nullptr, cat(count, " looked up"));
+  }
+  EngineConfig tight = guessing(config(), 4, SpeculativeMethod::kDraft);
+  tight.num_blocks = tight_blocks(96);
+  tight.max_prefill_token_num = 20;
+  tight.enable_prefix_caching = true;
+  check(tight, model_.get(), "a tight pool");
+}
+
 TEST_P(EqualityTest, RandomTrafficOverATightPool) {
   Rng rng(77);
   EngineConfig tight = config();

@@ -228,8 +228,18 @@ def test_engine_options_that_are_not_there(alphabet_path, field, value):
 
 
 def test_other_refused_arguments(alphabet_path):
-    with pytest.raises(NotImplementedError, match="speculative"):
+    with pytest.raises(NotImplementedError, match="eagle3; use prompt_lookup or draft"):
+        pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("eagle3"))
+    with pytest.raises(ValueError, match='method is "guess"; expected prompt_lookup or draft'):
+        pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("guess"))
+    with pytest.raises(ValueError, match="model is empty"):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("draft"))
+    with pytest.raises(ValueError, match="num_speculative_tokens is 17; expected 1 to 16"):
+        pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("prompt_lookup", "", 17))
+    with pytest.raises(FileNotFoundError, match="/no/such/draft"):
+        pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("draft", "/no/such/draft"))
+    with pytest.raises(TypeError, match="speculative_config is dict"):
+        pipeline(alphabet_path, speculative_config={"method": "draft"})
     with pytest.raises(NotImplementedError, match="vision_config"):
         pipeline(alphabet_path, vision_config=lmdeploy.VisionConfig())
     with pytest.raises(NotImplementedError, match="backend 'jax'"):

@@ -239,6 +239,17 @@ def test_optional_configs_construct():
     assert lmdeploy.VisionConfig().max_batch_size == 1
 
 
+@pytest.mark.parametrize("method", ["prompt_lookup", "draft"])
+def test_guesses_change_no_answer(alphabet_path, method):
+    speculative = lmdeploy.SpeculativeConfig(method, alphabet_path if method == "draft" else "", 4)
+    gen_config = lmdeploy.GenerationConfig(max_new_tokens=100, ignore_eos=True)
+    with lmdeploy.pipeline(alphabet_path, speculative_config=speculative) as guessed, \
+         lmdeploy.pipeline(alphabet_path) as plain:
+        assert guessed("abcabc", gen_config).token_ids == plain("abcabc", gen_config).token_ids
+        stats = guessed._core.stats()
+        assert sum(stats.num_accepted_tokens_per_pos) == stats.num_accepted_tokens <= stats.num_draft_tokens
+
+
 @pytest.mark.parametrize("config", [TurbomindEngineConfig(quant_policy=8), PytorchEngineConfig(quant_policy="int4")],
                          ids=["int8", "int4"])
 def test_a_quantised_cache_answers(alphabet_path, config):

@@ -185,7 +185,7 @@ void complete(ServerFlags& flags, const Console& console) {
 }
 
 std::shared_ptr<Pipeline> open_model(PipelineConfig config, const Console& console) {
-  config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
+  locate_models(config, console);
   ProgressBar bar(console.err, "Loading " + config.model_path, terminal_columns(STDERR_FILENO));
   config.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
   return std::make_shared<Pipeline>(config);

@@ -9,6 +9,7 @@
 #include "lmdeploy/bench/model_speed.h"
 #include "lmdeploy/bench/proc_files.h"
 #include "lmdeploy/bench/random_checkpoint.h"
+#include "lmdeploy/bench/speculative_speed.h"
 #include "lmdeploy/cli/arguments.h"
 #include "lmdeploy/cli/command.h"
 #include "lmdeploy/cli/integer_range.h"
@@ -169,6 +170,49 @@ void add_model_command(CLI::App& group, CommandContext& context) {
       [flags, &context] { context.run = [flags, &context] { return run_model(*flags, context.console); }; });
 }
 
+struct SpeculativeFlags {
+  SpeculativeSpeedOptions options;
+  ModelRequest model;
+};
+
+int run_speculative(SpeculativeFlags& flags, const Console& console) {
+  SpeculativeSpeedOptions& options = flags.options;
+  options.speculative.method = options.speculative.model.empty() ? "prompt_lookup" : "draft";
+  options.model_path = locate_model(flags.model, console);
+  if (!options.speculative.model.empty())
+    options.speculative.local_path = locate_model({options.speculative.model, "", ""}, console);
+  const OtherLoad load;
+  print_machine(console.out, options.num_threads > 0 ? options.num_threads : available_cpus());
+  console.out << speculative_head() << std::endl;
+  measure_speculative(options,
+                      [&](const SpeculativeCase& c) { console.out << speculative_line(c) << std::endl; });
+  print_other_load(console.out, load);
+  check_written(console.out);
+  return 0;
+}
+
+void add_speculative_command(CLI::App& group, CommandContext& context) {
+  CLI::App& command = *group.add_subcommand(
+      "speculative", "What guessed tokens gain, on texts that copy their prompt and on others");
+  const auto flags = std::make_shared<SpeculativeFlags>();
+  SpeculativeSpeedOptions& options = flags->options;
+  command.add_option("model_path", flags->model.model, "Model folder or .gguf file, or a model of the hub")
+      ->required()
+      ->type_name("PATH");
+  command
+      .add_option("--speculative-draft-model", options.speculative.model,
+                  "Guess with this model; by default by prompt lookup")
+      ->type_name("PATH");
+  add_integer(command, "--speculative-num-draft-tokens", options.speculative.num_speculative_tokens,
+              "Guesses in a step at most", 1, SpeculativeConfig::kMostTokens);
+  add_integer(command, "--decode", options.max_new_tokens, "Tokens of an answer at most", 2, kMaxTokens);
+  add_integer(command, "--rounds", options.rounds, "Samples of each figure", 1, 1000);
+  add_threads(command, options.num_threads);
+  command.callback([flags, &context] {
+    context.run = [flags, &context] { return run_speculative(*flags, context.console); };
+  });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& program, CommandContext& context) {
@@ -177,6 +221,7 @@ void add_bench_command(CLI::App& program, CommandContext& context) {
   add_machine_command(group, context);
   add_kernels_command(group, context);
   add_model_command(group, context);
+  add_speculative_command(group, context);
 }
 
 }  // namespace lmdeploy

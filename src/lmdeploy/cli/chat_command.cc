@@ -18,6 +18,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/hub/hub.h"
+#include "lmdeploy/pipeline/speculative.h"
 #include "lmdeploy/text/chat/catalogue.h"
 
 namespace lmdeploy {
@@ -113,12 +114,14 @@ int run_chat(ChatFlags& flags, const CommandContext& context) {
   config.chat_template = chosen_template(flags);
   apply_capability(flags, config);
 
-  config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
+  locate_models(config, console);
   const std::unique_ptr<Pipeline> pipeline = load(config, console);
   Interrupts interrupts;
   const std::unique_ptr<LineReader> reader = make_line_reader(console.out, interrupts);
   // Of a workspace the template is known only now.
   ChatLoop(*pipeline, loop_options(flags, pipeline->config()), *reader, interrupts, console).run();
+  if (config.speculative)
+    console.err << speculative_report(pipeline->engine().stats().speculative) << std::endl;
   return 0;
 }
 

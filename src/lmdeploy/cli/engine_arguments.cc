@@ -8,6 +8,7 @@
 #include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/cli/model_arguments.h"
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/pipeline/speculative.h"
 
 namespace lmdeploy {
 namespace {
@@ -51,6 +52,42 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
       ->group(kGroup);
 }
 
+void add_speculative_flags(CLI::App& command, EngineArguments& arguments) {
+  command
+      .add_option("--speculative-algorithm", arguments.speculative.method,
+                  "Guess tokens and check several in a step: prompt_lookup, or draft by a second model")
+      ->group(kGroup);
+  command
+      .add_option("--speculative-draft-model", arguments.speculative.model,
+                  "Of draft: a small model of the same vocabulary")
+      ->type_name("PATH")
+      ->group(kGroup);
+  command
+      .add_option("--speculative-num-draft-tokens", arguments.num_draft_tokens,
+                  "Guesses in a step at most, 1 to 16")
+      ->type_name("INT")
+      ->transform(integer_in(1, SpeculativeConfig::kMostTokens))
+      ->default_str("1")
+      ->group(kGroup);
+}
+
+void apply_speculative(const EngineArguments& arguments, PipelineConfig& config) {
+  SpeculativeOptions options = arguments.speculative;
+  if (options.method.empty()) {
+    if (options.model.empty() && !arguments.num_draft_tokens) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                "--speculative-draft-model and --speculative-num-draft-tokens need --speculative-algorithm: "
+                "prompt_lookup or draft");
+  }
+  options.num_speculative_tokens = arguments.num_draft_tokens.value_or(1);
+  try {
+    speculative_config(options);
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("--speculative-algorithm ", options.method, ": ", error.what()));
+  }
+  config.speculative = options;
+}
+
 /// Template names have neither a slash nor an extension.
 bool is_path(const std::string& value) {
   return value.find('/') != std::string::npos || std::filesystem::path(value).extension() == ".json";
@@ -68,11 +105,13 @@ void EngineArguments::add_to(CLI::App& command, const std::vector<LimitedFlag>& 
   command.add_option("--log-level", log_level, "CRITICAL, ERROR, WARNING, INFO or DEBUG")
       ->default_str(default_log_level);
   add_engine_flags(command, config);
+  add_speculative_flags(command, *this);
   limited.add_to(command, limited_flags);
 }
 
 void EngineArguments::apply(const Console& console) {
   limited.check();
+  apply_speculative(*this, config);
   if (const std::string policy = limited.value("--quant-policy"); !policy.empty())
     config.quant_policy = quant_policy_number(policy);
   if (limited.given("--trust-remote-code"))

@@ -16,6 +16,8 @@ namespace lmdeploy {
 struct EngineArguments {
   PipelineConfig config;
   std::string chat_template, log_level;
+  std::optional<int64_t> num_draft_tokens;
+  SpeculativeOptions speculative;
   LimitedFlags limited;
 
   /// `limited_flags`: which flags of LMDeploy the command knows beyond those honoured in full.

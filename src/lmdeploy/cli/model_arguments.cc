@@ -27,6 +27,13 @@ std::string locate_model(const ModelRequest& request, const Console& console) {
   return fetch_model(request, read_hub_config(), {progress, warn, {}});
 }
 
+void locate_models(PipelineConfig& config, const Console& console) {
+  config.local_path = locate_model({config.model_path, config.revision, config.download_dir}, console);
+  if (config.speculative && !config.speculative->model.empty())
+    config.speculative->local_path =
+        locate_model({config.speculative->model, "", config.download_dir}, console);
+}
+
 void require_template_name(const std::string& name) {
   if (is_chat_template_name(name)) return;
   std::string list;

@@ -121,7 +121,13 @@ TEST(Program, ChatRefusesByName) {
   expect_one_error_line(run({"chat", "m", "--quant_policy=fp8"}), {"--quant-policy fp8", "--quant-policy 8"});
   expect_one_error_line(run({"chat", "m", "--adapters", "a=b", "c=d"}), {"--adapters a=b"});
   expect_one_error_line(run({"chat", "m", "--device", "ascend"}), {"--device ascend", "--device cpu"});
-  expect_one_error_line(run({"chat", "m", "--speculative-alg", "eagle"}), {"--speculative-algorithm eagle"});
+  expect_one_error_line(run({"chat", "m", "--speculative-alg", "eagle"}),
+                        {"--speculative-algorithm eagle", "use prompt_lookup or draft"});
+  expect_one_error_line(run({"chat", "m", "--speculative-algorithm", "guess"}),
+                        {"\"guess\"", "prompt_lookup"});
+  expect_one_error_line(run({"chat", "m", "--speculative-algorithm", "draft"}), {"model is empty"});
+  expect_one_error_line(run({"chat", "m", "--speculative-num-draft-tokens", "4"}),
+                        {"need --speculative-algorithm"});
 }
 
 TEST(Program, BadInput_ChatModelAndTemplate) {

@@ -15,13 +15,26 @@ bool contains(const std::vector<int>& ids, int id) { return std::ranges::find(id
 
 }  // namespace
 
-SampleInput ActiveRequest::sample_input(int64_t row, int64_t vocab_size) {
+SampleInput ActiveRequest::draw_input() const {
   SampleInput input;
-  input.row = row;
   input.params = &request.sampling;
-  input.tokens = sequence->tokens;
   input.generated_begin = prompt_end;
   if (num_generated < request.min_new_tokens) input.banned_ids = request.stop_ids;
+  input.draw = sequence->num_drawn;
+  return input;
+}
+
+GuessTarget ActiveRequest::guess_target() {
+  return {.sequence = sequence.get(),
+          .state = &guesses,
+          .draw = draw_input(),
+          .most = max_length - sequence->length() - 1};
+}
+
+SampleInput ActiveRequest::sample_input(int64_t row, int64_t vocab_size) {
+  SampleInput input = draw_input();
+  input.row = row;
+  input.tokens = sequence->tokens;
   if (request.grammar != nullptr) {
     try {
       fill_allowed(vocab_size);
@@ -30,7 +43,6 @@ SampleInput ActiveRequest::sample_input(int64_t row, int64_t vocab_size) {
     }
     input.allowed = allowed_;
   }
-  input.draw = sequence->num_drawn;
   input.num_logprobs = request.num_logprobs;
   input.keeps_row = request.logits != LogitsOutput::kNone;
   return input;

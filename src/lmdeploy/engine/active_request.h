@@ -12,6 +12,7 @@
 #include "lmdeploy/engine/sampler.h"
 #include "lmdeploy/engine/scheduler.h"
 #include "lmdeploy/engine/sequence.h"
+#include "lmdeploy/engine/speculator.h"
 #include "lmdeploy/engine/step_logits.h"
 
 namespace lmdeploy {
@@ -29,11 +30,14 @@ struct ActiveRequest {
   RequestTimes times;
   std::string grammar_error;  // why the grammar cannot go on; the request fails then
   RequestOutput output;       // what this step has added
+  GuessState guesses;
 
   bool generates() const { return max_length > prompt_end; }
   /// What to draw the next token from; `row` of the step's logits is that of the last token. Valid until the
   /// next call.
   SampleInput sample_input(int64_t row, int64_t vocab_size);
+  /// Of a request whose next token is to be drawn; the longest guesses may lead to its last token but one.
+  GuessTarget guess_target();
   /// Scores and hands out the rows of `entry` that belong to input ids. `first_row`: of the entry in
   /// `logits`.
   void read_prompt_rows(const StepEntry& entry, StepLogits& logits, int64_t first_row);
@@ -43,6 +47,7 @@ struct ActiveRequest {
   RequestOutput take_output(FinishReason reason);
 
  private:
+  SampleInput draw_input() const;
   void fill_allowed(int64_t vocab_size);
   bool completes_grammar(int token);
   FinishReason finish_after(int token);

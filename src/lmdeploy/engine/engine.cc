@@ -60,10 +60,10 @@ RequestOutput refusal(const Request& request, const Error& error) {
 
 class Engine::Impl {
  public:
-  Impl(Model& model, const Kernels& kernels, const EngineConfig& config)
-      : config_(resolve_config(config, model, kernels.available_memory())),
+  Impl(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model)
+      : config_(resolve_config(config, model, kernels.available_memory(), draft_model)),
         vocab_size_(model.spec().vocab_size),
-        core_(model, kernels, config_),
+        core_(model, kernels, config_, draft_model),
         inbox_(std::make_shared<Inbox>(max_unfinished(config_))),
         stats_(core_.stats()),
         thread_(start_thread([this] { run(); })) {}
@@ -173,8 +173,8 @@ class Engine::Impl {
   std::thread thread_;  // last: runs on all of the above
 };
 
-Engine::Engine(Model& model, const Kernels& kernels, const EngineConfig& config)
-    : impl_(std::make_unique<Impl>(model, kernels, config)) {}
+Engine::Engine(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model)
+    : impl_(std::make_unique<Impl>(model, kernels, config, draft_model)) {}
 Engine::~Engine() = default;
 
 std::unique_ptr<RequestHandle> Engine::submit(Request request) { return impl_->submit(std::move(request)); }

@@ -14,6 +14,17 @@
 
 namespace lmdeploy {
 
+enum class SpeculativeMethod { kNone, kPromptLookup, kDraft };
+
+/// Guesses of the next tokens, checked together in one step (docs/speculative_decoding.md). They change no
+/// token.
+struct SpeculativeConfig {
+  static constexpr int64_t kMostTokens = 16;
+  SpeculativeMethod method = SpeculativeMethod::kNone;
+  int64_t num_tokens = 1;  // guesses of a sequence in a step, at most; up to kMostTokens
+  bool always = false;     // as many as that, whether they pay or not: for tests
+};
+
 struct EngineConfig {
   int64_t session_len = 0;       // 0: the model's; more than the KV pool holds is cut to it with a warning
   int64_t max_batch_size = 128;  // running sequences
@@ -38,6 +49,10 @@ struct EngineConfig {
   /// Sessions kept between requests, session_len * 4 bytes each at most; beyond that the one unused for
   /// longest is forgotten.
   int64_t max_sessions = 4096;
+  SpeculativeConfig speculative = {};
+  /// Blocks of the draft model's own pool; 0: as many as hold what the model's pool holds. Where memory
+  /// decides the number of blocks, both pools share it.
+  int64_t draft_num_blocks = 0;
 };
 
 /// As users know it: "int8", "int4", "f16", ...
@@ -56,6 +71,15 @@ struct StepTokens {
   }
 };
 
+struct SpeculativeStats {
+  int64_t num_drafts = 0, num_draft_tokens = 0, num_accepted_tokens = 0;
+  std::array<int64_t, SpeculativeConfig::kMostTokens> num_accepted_tokens_per_pos = {};
+  /// Of the steps that decode only, and what they would have taken longer without guesses.
+  double decode_seconds = 0, saved_seconds = 0;
+  /// How many times as fast decoding has been; 1 where nothing is known.
+  double gain() const { return decode_seconds > 0 ? 1 + saved_seconds / decode_seconds : 1; }
+};
+
 struct EngineStats {
   int64_t total_blocks = 0, free_blocks = 0, used_blocks = 0,
           cached_blocks = 0;  // free + used + cached == total
@@ -66,15 +90,16 @@ struct EngineStats {
   /// By an error that is not a lack of memory, since the last step that did not.
   int64_t failed_steps_in_a_row = 0;
   StepTokens step_tokens = {};
+  SpeculativeStats speculative = {};
 };
 
 /// All methods are thread-safe.
 class Engine {
  public:
-  /// Runs `model` on a KV pool allocated from `kernels`. Both must outlive the engine. Throws
-  /// Error(kInvalidArgument) naming a config field out of range, kResourceExhausted when the pool cannot be
-  /// had.
-  Engine(Model& model, const Kernels& kernels, const EngineConfig& config);
+  /// Runs `model` on a KV pool allocated from `kernels`, with SpeculativeMethod::kDraft also `draft_model`.
+  /// All must outlive the engine. Throws Error(kInvalidArgument) naming a config field out of range,
+  /// kResourceExhausted when the pool cannot be had.
+  Engine(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model = nullptr);
   ~Engine();  // close()
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -2,6 +2,7 @@
 #include "lmdeploy/engine/engine_core.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -66,7 +67,7 @@ void check_length(const Request& request, int64_t history, int64_t session_len) 
                   ": shorten the prompt or raise session_len"));
 }
 
-EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config)
+EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model)
     : model_(model),
       kernels_(kernels),
       config_(config),
@@ -82,17 +83,62 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       sampler_(kernels),
       logits_(kernels) {
   outputs_.reserve(64);
+  if (config.speculative.method != SpeculativeMethod::kNone)
+    speculator_ = std::make_unique<Speculator>(config, draft_model, kernels);
 }
 
 bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile) {
   outputs_.reserve(outputs_.size() + active_.size() + commands.size());  // a step gives each at most one
   carry_out(commands);
+  const auto begin = std::chrono::steady_clock::now();
+  if (speculator_ != nullptr) guess();
   const StepPlan& plan = scheduler_.plan();
   for (Sequence* sequence : plan.too_large)
     fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
          cat("a sequence of ", sequence->length(), " tokens needs ", groups_.least_for(sequence->length()),
              " blocks of ", config_.block_len, " tokens, the KV cache has ", config_.num_blocks));
-  return !plan.entries.empty() && run(plan, meanwhile);
+  if (plan.entries.empty()) return false;
+  const bool called = run(plan, meanwhile);
+  if (speculator_ != nullptr)
+    learn_time(plan, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return called;
+}
+
+// Of those that decode in this step, if nothing comes between. What goes wrong leaves them without guesses.
+void EngineCore::guess() {
+  targets_.clear();
+  for (const auto& [id, active] : active_) {
+    Sequence& sequence = *active->sequence;
+    sequence.guesses.clear();
+    if (active->num_generated == 0 || sequence.blocks.empty() || sequence.num_pending() != 1) continue;
+    targets_.push_back(active->guess_target());
+    int64_t& most = targets_.back().most;
+    most = most_guesses(sequence, std::min(most, config_.speculative.num_tokens));
+  }
+  try {
+    speculator_->guess(targets_);
+  } catch (const std::exception& error) {
+    LMD_LOG(kError, "guessing tokens of ", targets_.size(), " requests failed: ", describe(error));
+    for (const GuessTarget& target : targets_) target.sequence->guesses.clear();
+  }
+}
+
+// None where they would lead to another rope table.
+int64_t EngineCore::most_guesses(const Sequence& sequence, int64_t wanted) const {
+  const RopeSpec& rope = model_.spec().rope;
+  const int64_t length = rope_length_at(rope, sequence.rope_length, sequence.length() + wanted);
+  return static_cast<uint64_t>(rope_table_key(rope, length)) == sequence.prefix_salt ? wanted : 0;
+}
+
+void EngineCore::learn_time(const StepPlan& plan, double seconds) {
+  int64_t num_guesses = 0, num_accepted = 0;
+  for (const Draw& draw : draws_) {
+    if (draw.entry->count != 1 || !draw.entry->completes) return;  // reads a prompt
+    num_guesses += static_cast<int64_t>(draw.entry->guesses.size());
+    num_accepted += draw.num_accepted;
+  }
+  if (draws_.empty()) return;  // the step has failed
+  speculator_->learn_time(static_cast<int64_t>(plan.entries.size()), num_guesses, num_accepted, seconds);
 }
 
 bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhile) {
@@ -121,6 +167,7 @@ void EngineCore::begin_step(const StepPlan& plan) {
   const auto now = std::chrono::steady_clock::now();
   int64_t num_tokens = 0;
   step_ids_.clear();
+  draws_.clear();
   for (const StepEntry& entry : plan.entries) {
     step_ids_.push_back(entry.sequence->request_id);
     num_tokens += entry.count;
@@ -132,45 +179,70 @@ void EngineCore::begin_step(const StepPlan& plan) {
 
 void EngineCore::commit(const StepPlan& plan) {
   int64_t row = 0;
-  samples_.clear();
   for (const StepEntry& entry : plan.entries) {
     ActiveRequest& active = *active_.at(entry.sequence->request_id);
     count_first_step(active);
     active.read_prompt_rows(entry, logits_, row);
     row += entry.num_rows;
-    if (entry.completes && active.generates())
-      samples_.push_back(active.sample_input(row - 1, logits_.device().cols()));
+    Draw& draw = draws_.emplace_back(Draw{.active = &active, .entry = &entry, .row = row - 1});
+    row += static_cast<int64_t>(entry.guesses.size());
+    if (!std::isfinite(active.prompt_nll)) draw.error = "the model's logits for the prompt are not finite";
   }
-  draw(plan);
+  draw();
+  for (const Draw& draw : draws_) settle(draw);
 }
 
-void EngineCore::draw(const StepPlan& plan) {
-  const std::span<const SampleResult> results = sampler_.sample(logits_, samples_);
-  size_t next = 0;
-  for (const StepEntry& entry : plan.entries) {
-    ActiveRequest& active = *active_.at(entry.sequence->request_id);
-    FinishReason reason = FinishReason::kNone;
-    std::string error =
-        std::isfinite(active.prompt_nll) ? "" : "the model's logits for the prompt are not finite";
-    if (entry.completes && active.generates()) {
-      const SampleResult& result = results[next];
-      if (error.empty()) error = active.grammar_error.empty() ? result.error : active.grammar_error;
-      if (error.empty()) {
-        reason = active.accept(result, logits_, samples_[next].row);
-        error = active.grammar_error;
-      }
-      ++next;
-    } else if (entry.completes) {
-      reason = FinishReason::kLength;
-    }
-    if (!error.empty()) {
-      fail(active, ErrorCode::kInternal, error);
-      continue;
-    }
-    advance(*entry.sequence, entry.count, store_);
-    if (reason == FinishReason::kNone && choose_rope(*entry.sequence)) scheduler_.restart(*entry.sequence);
-    finish(active, reason);
+// One token of each entry, then the next one of those whose token was guessed, and so on: what is drawn, and
+// from what, is the same as without guesses.
+void EngineCore::draw() {
+  open_.clear();
+  for (Draw& draw : draws_)
+    if (draw.entry->completes && draw.active->generates() && draw.error.empty()) open_.push_back(&draw);
+  while (!open_.empty()) {
+    samples_.clear();
+    for (const Draw* draw : open_)
+      samples_.push_back(draw->active->sample_input(draw->row + draw->count, logits_.device().cols()));
+    const std::span<const SampleResult> results = sampler_.sample(logits_, samples_);
+    size_t next = 0;
+    std::erase_if(open_, [&](Draw* draw) {
+      const size_t i = next++;
+      return !accept(*draw, results[i], samples_[i].row);
+    });
   }
+}
+
+// Whether the token after this one can be drawn in this step too.
+bool EngineCore::accept(Draw& draw, const SampleResult& result, int64_t row) {
+  ActiveRequest& active = *draw.active;
+  draw.error = active.grammar_error.empty() ? result.error : active.grammar_error;
+  if (!draw.error.empty()) return false;
+  draw.reason = active.accept(result, logits_, row);
+  draw.error = active.grammar_error;
+  const std::span<const int> guesses = draw.entry->guesses;
+  const auto i = static_cast<size_t>(draw.count++);
+  const bool guessed = i < guesses.size() && guesses[i] == result.token;
+  if (guessed) ++draw.num_accepted;
+  return guessed && draw.error.empty() && draw.reason == FinishReason::kNone;
+}
+
+void EngineCore::settle(const Draw& draw) {
+  ActiveRequest& active = *draw.active;
+  const StepEntry& entry = *draw.entry;
+  if (!draw.error.empty()) {
+    if (draw.num_accepted > 0) finish(active, FinishReason::kNone);  // what came before
+    fail(active, ErrorCode::kInternal, draw.error);
+    return;
+  }
+  // The keys of the last token drawn are computed in the next step, whether it was guessed or not.
+  advance(*entry.sequence, entry.count + std::max<int64_t>(0, draw.count - 1), store_);
+  if (!entry.guesses.empty()) {
+    give_back_room(*entry.sequence, store_);
+    speculator_->learn(active.guesses, entry.guesses, draw.count, draw.num_accepted);
+  }
+  FinishReason reason = draw.reason;
+  if (entry.completes && !active.generates()) reason = FinishReason::kLength;
+  if (reason == FinishReason::kNone && choose_rope(*entry.sequence)) scheduler_.restart(*entry.sequence);
+  finish(active, reason);
 }
 
 void EngineCore::count_first_step(ActiveRequest& active) {
@@ -338,6 +410,7 @@ void EngineCore::fail(ActiveRequest& active, ErrorCode code, std::string message
 
 void EngineCore::retire(ActiveRequest& active, bool keep_session, RequestOutput output) {
   Sequence& sequence = *active.sequence;
+  sequence.guesses.clear();
   scheduler_.remove(sequence);
   give_out(std::move(active.channel), std::move(output));
   if (keep_session) {
@@ -390,11 +463,13 @@ EngineStats EngineCore::stats() const {
   stats.waiting = scheduler_.num_waiting();
   stats.sessions = sessions_.size();
   stats.preemptions = scheduler_.num_preemptions();
+  if (speculator_ != nullptr) stats.speculative = speculator_->stats();
   return stats;
 }
 
 void EngineCore::check_invariants() const {
   blocks_.check_invariants();
+  if (speculator_ != nullptr) speculator_->check_invariants();
   std::vector<int32_t> owners(static_cast<size_t>(blocks_.num_total()), 0);
   for (const auto& [id, active] : active_) check_blocks(*active->sequence, owners);
   for (int32_t id = 0; id < blocks_.num_total(); ++id)

@@ -15,6 +15,7 @@
 #include "lmdeploy/engine/kv_pool.h"
 #include "lmdeploy/engine/scheduler.h"
 #include "lmdeploy/engine/session_table.h"
+#include "lmdeploy/engine/speculator.h"
 #include "lmdeploy/engine/step_buffers.h"
 #include "lmdeploy/engine/step_logits.h"
 #include "lmdeploy/engine/step_sampler.h"
@@ -44,8 +45,8 @@ void check_length(const Request& request, int64_t history, int64_t session_len);
 /// One thread.
 class EngineCore {
  public:
-  /// `config` as resolve_config() gives it. Model and kernels must outlive the core.
-  EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config);
+  /// `config` as resolve_config() gives it. Models and kernels must outlive the core.
+  EngineCore(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model = nullptr);
 
   /// Takes the commands out of the list and carries them out in order, then computes one step. Does not throw
   /// for anything that a request, the model or the sampler does: the requests concerned end with kError. What
@@ -68,6 +69,17 @@ class EngineCore {
   void scrub_free_blocks();
 
  private:
+  /// What one entry of a step has come to.
+  struct Draw {
+    ActiveRequest* active = nullptr;
+    const StepEntry* entry = nullptr;
+    int64_t row = 0;           // of the logits: that of the entry's last token; those of its guesses follow
+    int64_t count = 0;         // tokens drawn
+    int64_t num_accepted = 0;  // of them, as guessed
+    FinishReason reason = FinishReason::kNone;
+    std::string error = {};
+  };
+
   void carry_out(Commands& commands);
   void carry_out(SubmitCommand& command);
   void carry_out(CancelCommand& command);
@@ -78,10 +90,15 @@ class EngineCore {
   void append_prompt(Sequence& sequence, const Request& request);
   bool choose_rope(Sequence& sequence);
 
+  void guess();
+  int64_t most_guesses(const Sequence& sequence, int64_t wanted) const;
   bool run(const StepPlan& plan, const std::function<void()>& meanwhile);
   void begin_step(const StepPlan& plan);
   void commit(const StepPlan& plan);
-  void draw(const StepPlan& plan);
+  void draw();
+  bool accept(Draw& draw, const SampleResult& result, int64_t row);
+  void settle(const Draw& draw);
+  void learn_time(const StepPlan& plan, double seconds);
   void count_first_step(ActiveRequest& active);
   void finish(ActiveRequest& active, FinishReason reason);
   void fail(ActiveRequest& active, ErrorCode code, std::string message);
@@ -102,10 +119,14 @@ class EngineCore {
   Scheduler scheduler_;
   StepSampler sampler_;
   StepBuffers buffers_;
-  StepLogits logits_;                                                        // of this step
-  std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;                // by id
-  std::vector<SampleInput> samples_;                                         // of this step
-  std::vector<uint64_t> step_ids_;                                           // requests of this step
+  StepLogits logits_;                                          // of this step
+  std::unique_ptr<Speculator> speculator_;                     // nullptr: no speculative decoding
+  std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;  // by id
+  std::vector<GuessTarget> targets_;                           // of this step
+  std::vector<Draw> draws_;                                    // of this step, one for each entry
+  std::vector<Draw*> open_;                                    // whose next token is to be drawn
+  std::vector<SampleInput> samples_;                           // of open_
+  std::vector<uint64_t> step_ids_;                             // requests of this step
   std::vector<std::pair<std::shared_ptr<Channel>, RequestOutput>> outputs_;  // not delivered yet
   int64_t num_ended_ = 0;
   EngineStats counters_;  // totals only; gauges are read when asked for

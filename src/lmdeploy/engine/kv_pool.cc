@@ -26,7 +26,23 @@ void check_fields(const EngineConfig& config) {
   require("max_queued_requests", config.max_queued_requests, 0);
   require("max_logit_rows", config.max_logit_rows, 0);
   require("max_sessions", config.max_sessions, 0);
+  require("draft_num_blocks", config.draft_num_blocks, 0);
   if (config.max_logit_rows > 0) require("max_logit_rows", config.max_logit_rows, config.max_batch_size);
+}
+
+void check_speculative(const SpeculativeConfig& config, const Model& model, const Model* draft_model) {
+  if (config.method == SpeculativeMethod::kNone) return;
+  if (config.num_tokens < 1 || config.num_tokens > SpeculativeConfig::kMostTokens)
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("engine config: num_speculative_tokens is ", config.num_tokens, "; expected 1 to ",
+                    SpeculativeConfig::kMostTokens));
+  if (config.method != SpeculativeMethod::kDraft) return;
+  LMD_CHECK(draft_model != nullptr, "no draft model");
+  const int64_t own = model.spec().vocab_size, drafted = draft_model->spec().vocab_size;
+  if (own != drafted)
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("draft model: its vocabulary has ", drafted, " tokens, the model's has ", own,
+                    "; both must be the same"));
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -40,10 +56,24 @@ int64_t most_useful_blocks(const EngineConfig& config, const BlockGroups& groups
          groups.num_windows() * groups.blocks_for(std::min(config.max_prefill_token_num, kMaxTokens));
 }
 
+// Of a draft model's blocks that go with `num_blocks` of the model's.
+int64_t draft_blocks_for(int64_t num_blocks, const Model& model, const Model& draft_model) {
+  return ceil_div(num_blocks * static_cast<int64_t>(draft_model.kv_groups().size()),
+                  static_cast<int64_t>(model.kv_groups().size()));
+}
+
+// A block and its share of the draft model's pool.
+size_t bytes_with_draft(const EngineConfig& config, const Model& model, const Model* draft_model) {
+  int64_t bytes = model.kv_layout(config.kv_dtype, config.block_len).block_bytes();
+  if (draft_model != nullptr && config.draft_num_blocks == 0)
+    bytes += draft_blocks_for(1, model, *draft_model) *
+             draft_model->kv_layout(config.kv_dtype, config.block_len).block_bytes();
+  return static_cast<size_t>(bytes);
+}
+
 int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, const BlockGroups& groups,
-                          size_t available_bytes) {
+                          size_t available_bytes, size_t block_bytes) {
   if (config.num_blocks > 0) return config.num_blocks;
-  const auto block_bytes = static_cast<size_t>(layout.block_bytes());
   const size_t bytes = config.kv_memory_bytes > 0 ? config.kv_memory_bytes : available_bytes / 4;
   if (bytes < block_bytes)
     throw Error(ErrorCode::kInvalidArgument,
@@ -108,15 +138,20 @@ std::string_view kv_name(DType kv_dtype) {
   return kv_dtype == DType::kU8 ? "int8" : kv_dtype == DType::kU4 ? "int4" : to_string(kv_dtype);
 }
 
-EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes) {
+EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes,
+                            const Model* draft_model) {
   check_fields(config);
+  check_speculative(config.speculative, model, draft_model);
   choose_session_len(config, model.spec());
   const BlockGroups groups(config.block_len, model.kv_groups());
   const KvLayout layout = model.kv_layout(config.kv_dtype, config.block_len);
-  config.num_blocks =
-      std::min(choose_num_blocks(config, layout, groups, available_bytes), kMaxTokens / config.block_len);
+  config.num_blocks = std::min(choose_num_blocks(config, layout, groups, available_bytes,
+                                                 bytes_with_draft(config, model, draft_model)),
+                               kMaxTokens / config.block_len);
   cut_session_len(config, groups);
   fill_defaults(config);
+  if (draft_model != nullptr && config.draft_num_blocks == 0)
+    config.draft_num_blocks = draft_blocks_for(config.num_blocks, model, *draft_model);
   return config;
 }
 

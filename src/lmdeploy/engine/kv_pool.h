@@ -9,8 +9,10 @@ namespace lmdeploy {
 
 /// The config as it takes effect with `model`: every field checked, defaults filled in, num_blocks chosen,
 /// session_len cut to what the pool holds (with a warning naming both). `available_bytes` is the memory left
-/// for a pool whose size the config does not give. Throws Error(kInvalidArgument) naming the field.
-EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes);
+/// for a pool whose size the config does not give. `draft_model`: with SpeculativeMethod::kDraft. Throws
+/// Error(kInvalidArgument) naming the field.
+EngineConfig resolve_config(EngineConfig config, const Model& model, size_t available_bytes,
+                            const Model* draft_model = nullptr);
 
 class KvPool {
  public:

@@ -32,6 +32,7 @@ const StepPlan& Scheduler::plan() {
   plan_decodes();
   plan_prefills();
   start_waiting();
+  add_guesses();
   return plan_;
 }
 
@@ -113,6 +114,29 @@ void Scheduler::preempt_newest() {
   waiting_.insert(*newest);
   preempted_ = true;
   ++num_preemptions_;
+}
+
+// Nobody has less for them.
+void Scheduler::add_guesses() {
+  int64_t tokens_left = config_.max_prefill_token_num + config_.max_batch_size;
+  for (const StepEntry& entry : plan_.entries) tokens_left -= entry.count;
+  for (StepEntry& entry : plan_.entries) {
+    const std::span<const int> guesses = entry.sequence->guesses;
+    if (guesses.empty() || !entry.completes || entry.count != 1) continue;
+    const int64_t wanted = std::min({static_cast<int64_t>(guesses.size()), tokens_left, rows_left_});
+    const int64_t count = fit_guesses(*entry.sequence, wanted);
+    entry.guesses = guesses.first(static_cast<size_t>(count));
+    tokens_left -= count;
+    rows_left_ -= count;
+  }
+}
+
+// Where no new blocks can be had, those that fit into the ones that are there.
+int64_t Scheduler::fit_guesses(Sequence& sequence, int64_t count) {
+  if (take_room(sequence, 1 + count, store_)) return count;
+  for (const BlockList& list : sequence.blocks)
+    count = std::min(count, list.end() * store_.groups.block_len() - sequence.length());
+  return count;
 }
 
 void Scheduler::schedule(Sequence& sequence, int64_t count) {

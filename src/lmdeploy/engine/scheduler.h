@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "lmdeploy/engine/sequence.h"
@@ -23,8 +24,9 @@ struct StepEntry {
   Sequence* sequence = nullptr;
   int64_t first = 0;
   int64_t count = 0;
-  int64_t num_rows = 0;    // how many of the last tokens' logits are wanted
-  bool completes = false;  // the last token is the sequence's last: its logits give the next one
+  int64_t num_rows = 0;               // how many of the last tokens' logits are wanted
+  bool completes = false;             // the last token is the sequence's last: its logits give the next one
+  std::span<const int> guesses = {};  // computed after it, each with a row: the sequence's
 };
 
 struct StepPlan {
@@ -34,10 +36,10 @@ struct StepPlan {
 };
 
 /// Oldest first: decode tokens of all running sequences, then prompts in order of arrival within the token
-/// budget. Each running sequence has room for its next token before a newer one gets any, and a prompt chunk
-/// takes no more than what is left then. When blocks run out, the newest sequence gives its blocks back and
-/// waits at the head of the line. So the oldest always gets on, however few blocks there are, and nobody
-/// waits for a newer one. One thread.
+/// budget, then guesses from what is left. Each running sequence has room for its next token before a newer
+/// one gets any, and a prompt chunk takes no more than what is left then. When blocks run out, the newest
+/// sequence gives its blocks back and waits at the head of the line. So the oldest always gets on, however
+/// few blocks there are, and nobody waits for a newer one. One thread.
 class Scheduler {
  public:
   Scheduler(const SchedulerConfig& config, const BlockStore& store);
@@ -65,6 +67,8 @@ class Scheduler {
   bool start(Sequence& sequence);
   bool grow(Sequence& sequence);
   void preempt_newest();
+  void add_guesses();
+  int64_t fit_guesses(Sequence& sequence, int64_t count);
   void schedule(Sequence& sequence, int64_t count);
   void schedule_chunk(Sequence& sequence);
   int64_t rows_of(const Sequence& sequence, int64_t count) const;

@@ -112,8 +112,8 @@ void take_blocks(Sequence& sequence, const BlockStore& store) {
 
 bool take_room(Sequence& sequence, int64_t count, const BlockStore& store) {
   const auto end_of = [&](size_t group) {
-    return store.groups.blocks_for(store.groups.is_full(group) ? sequence.length()
-                                                               : sequence.cache_len + count);
+    const int64_t next = sequence.cache_len + count;
+    return store.groups.blocks_for(store.groups.is_full(group) ? std::max(sequence.length(), next) : next);
   };
   int64_t missing = 0;
   for (size_t group = 0; group < sequence.blocks.size(); ++group)
@@ -131,6 +131,10 @@ void advance(Sequence& sequence, int64_t count, const BlockStore& store) {
     store.index->publish(sequence.prefix_salt, sequence.tokens, sequence.cache_len, sequence.blocks,
                          sequence.published);
   drop_passed(sequence, store);
+}
+
+void give_back_room(Sequence& sequence, const BlockStore& store) {
+  drop_after(sequence, store.groups.blocks_for(sequence.length()), store);
 }
 
 void rest(Sequence& sequence, const BlockStore& store) {

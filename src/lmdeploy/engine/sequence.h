@@ -32,7 +32,8 @@ struct Sequence {
   int32_t rope_length = 0;                    // see StepInput
   uint64_t prefix_salt = 0;                   // see PrefixIndex
   PrefixCursor published;                     // what the index knows of the running blocks
-  uint64_t num_drawn = 0;  // tokens generated in the session: the counter of the random draws
+  uint64_t num_drawn = 0;    // tokens generated in the session: the counter of the random draws
+  std::vector<int> guesses;  // of the tokens to come, for the next step to check
 
   // Of the request that runs on it now.
   uint64_t request_id = 0;   // rises in order of arrival
@@ -57,12 +58,14 @@ struct BlockStore {
 /// Takes back what is left of a resting sequence's blocks, then whatever the prefix index can add. At least
 /// one token stays to be computed, and all from rows_from on.
 void take_blocks(Sequence& sequence, const BlockStore& store);
-/// Takes empty blocks: in full groups for all tokens that the running sequence has, in window groups for the
-/// next `count` only. False, and nothing is taken, when there are too few.
+/// Takes empty blocks: in full groups for all tokens that the running sequence has and the next `count`, in
+/// window groups for these only. False, and nothing is taken, when there are too few.
 bool take_room(Sequence& sequence, int64_t count, const BlockStore& store);
 /// The keys and values of the next `count` tokens have been computed. Makes newly filled blocks findable and
 /// lets go of those that no token to come reads.
 void advance(Sequence& sequence, int64_t count, const BlockStore& store);
+/// Lets go of the blocks after those that the running sequence's tokens need: guesses were wrong.
+void give_back_room(Sequence& sequence, const BlockStore& store);
 /// Lets go of all blocks, remembering those with content.
 void rest(Sequence& sequence, const BlockStore& store);
 /// The tokens will not be needed again: only what the prefix index can find stays cached.

@@ -39,11 +39,14 @@ void StepBuffers::fill_block_table(const StepPlan& plan, size_t num_groups, int6
 void StepBuffers::add(const StepEntry& entry) {
   const auto begin = entry.sequence->tokens.begin() + entry.first;
   token_ids_.insert(token_ids_.end(), begin, begin + entry.count);
+  token_ids_.insert(token_ids_.end(), entry.guesses.begin(), entry.guesses.end());
+  const auto num_guesses = static_cast<int64_t>(entry.guesses.size());
   const auto end = static_cast<int32_t>(token_ids_.size());
   query_start_.push_back(end);
-  kv_len_.push_back(static_cast<int32_t>(entry.first + entry.count));
+  kv_len_.push_back(static_cast<int32_t>(entry.first + entry.count + num_guesses));
   rope_length_.push_back(entry.sequence->rope_length);
-  for (int64_t i = entry.num_rows; i > 0; --i) logit_rows_.push_back(end - static_cast<int32_t>(i));
+  for (int64_t i = entry.num_rows + num_guesses; i > 0; --i)
+    logit_rows_.push_back(end - static_cast<int32_t>(i));
 }
 
 }  // namespace lmdeploy

@@ -185,7 +185,7 @@ void Decoder::embed(const DecoderStep& step) {
 // The other buffers never move.
 StepRecordings::Key Decoder::recording_key(const DecoderStep& step) const {
   StepRecordings::Key key = {step.tokens, arrays_.batch(0).block_table.cols(), arrays_.logit_rows().cols(),
-                             step.cache.num_blocks};
+                             step.cache.num_blocks, static_cast<int64_t>(step.input.kv_len.size())};
   const auto add = [&](ConstTensorView view) { key.push_back(reinterpret_cast<intptr_t>(view.data())); };
   add(arrays_.token_ids());
   add(residual_.view());
@@ -206,9 +206,12 @@ TensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
                       .tokens = static_cast<int64_t>(input.token_ids.size())};
   const auto num_rows = static_cast<int64_t>(input.logit_rows.size());
   prepare(step);
-  // Each sequence gets one token and its logits are wanted: such a step is often followed by its like. Ops of
-  // the host are calls, nothing is won by recording them.
-  const bool decodes = input.token_ids.size() == input.kv_len.size() && num_rows == step.tokens;
+  // Each sequence gets one token, or the only one some guesses too, and all logits are wanted: such a step is
+  // often followed by its like. Ops of the host are calls, nothing is won by recording them.
+  constexpr int64_t kMostGuessed = 32;
+  const size_t num_seqs = input.kv_len.size();
+  const bool decodes = num_rows == step.tokens &&
+                       (input.token_ids.size() == num_seqs || (num_seqs == 1 && step.tokens <= kMostGuessed));
   if (decodes && !observer_ && kernels_.has_own_memory())
     recordings_.run(recording_key(step), [&] { run(step); });
   else

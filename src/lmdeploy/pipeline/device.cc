@@ -7,6 +7,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/pipeline/engine_options.h"
+#include "lmdeploy/pipeline/speculative.h"
 
 namespace lmdeploy {
 namespace {
@@ -64,6 +65,7 @@ void check_config(const PipelineConfig& given) {
   require_between("max_prefill_iters", *config.max_prefill_iters, 1, kMaxStepTokens);
   require(config.num_threads >= 0 && config.num_threads <= kMaxThreads, "num_threads", config.num_threads,
           cat("1 to ", kMaxThreads, " (or 0: all CPUs)"));
+  if (config.speculative) speculative_config(*config.speculative);
 }
 
 bool uses_cuda(const PipelineConfig& config) {

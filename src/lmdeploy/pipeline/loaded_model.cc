@@ -10,6 +10,7 @@
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/pipeline/device.h"
 #include "lmdeploy/pipeline/engine_options.h"
+#include "lmdeploy/pipeline/speculative.h"
 #include "lmdeploy/pipeline/stop_rules.h"
 
 namespace lmdeploy {
@@ -72,19 +73,42 @@ EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels,
   engine.max_prefill_iters = *config.max_prefill_iters;
   engine.enable_prefix_caching = *config.enable_prefix_caching;
   engine.kv_dtype = dtype;
+  if (config.speculative) engine.speculative = speculative_config(*config.speculative);
   const bool by_default = *config.cache_max_entry_count == 0;
   set_kv_pool(by_default && kernels.has_own_memory() ? kShareOfGpu : *config.cache_max_entry_count,
               kernels.available_memory(), engine);
   return engine;
 }
 
-std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint) {
+std::string draft_path(const PipelineConfig& config) {
+  const SpeculativeOptions& options = *config.speculative;
+  if (!options.local_path.empty() || !config.hub)
+    return options.local_path.empty() ? options.model : options.local_path;
+  return fetch_model({options.model, "", config.download_dir}, *config.hub, config.hub_hooks);
+}
+
+/// nullptr without speculative decoding by a draft model.
+std::unique_ptr<Model> load_draft_model(const PipelineConfig& config, const Tokenizer* tokenizer,
+                                        const Kernels& kernels) {
+  if (!config.speculative || config.speculative->model.empty()) return nullptr;
+  const std::string path = draft_path(config);
+  check_same_vocabulary(tokenizer, load_tokenizer(path).get(), path);
+  LoadOptions options = load_options(config);
+  options.config_overrides = {};
+  options.progress = {};
+  return load_model(*open_checkpoint(path), kernels, options);
+}
+
+std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint,
+                                      const Tokenizer* tokenizer) {
   auto runtime = std::make_shared<Runtime>();
   runtime->kernels = make_kernels(config, checkpoint);
   const DType dtype = kv_dtype(config, *runtime->kernels);  // what cannot be had is refused before loading
+  runtime->draft_model = load_draft_model(config, tokenizer, *runtime->kernels);
   runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config));
   const EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
-  runtime->engine = std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine);
+  runtime->engine =
+      std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());
   LMD_LOG(kInfo, "loaded ", config.model_path, ": ", runtime->model->weight_bytes() >> 20,
           " MiB of weights on ", runtime->kernels->name(), ", KV cache ",
           runtime->engine->stats().total_blocks, " blocks of ", engine.block_len, " tokens in ",
@@ -115,7 +139,7 @@ LoadedModel load_pipeline_model(const PipelineConfig& given, const Checkpoint& c
   // The text side first: it is quick, and its errors should not come after minutes of loading weights.
   info.tokenizer = load_tokenizer(path);
   info.chat_template = load_chat_template(config, info.tokenizer.get());
-  loaded.runtime = load_runtime(config, checkpoint);
+  loaded.runtime = load_runtime(config, checkpoint, info.tokenizer.get());
   info.spec = loaded.runtime->model->spec();
   info.session_len = loaded.runtime->engine->session_len();
   info.eos_ids = collect_eos_ids(checkpoint.generation_config(), info.spec.eos_ids, info.tokenizer.get(),

@@ -26,6 +26,7 @@ struct ModelInfo {
 struct Runtime {
   std::unique_ptr<Kernels> kernels;
   std::unique_ptr<Model> model;
+  std::unique_ptr<Model> draft_model;  // of speculative decoding, or nullptr
   std::unique_ptr<Engine> engine;
 };
 

@@ -6,6 +6,7 @@
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/pipeline/batch.h"
 #include "lmdeploy/pipeline/pipeline_impl.h"
+#include "lmdeploy/pipeline/speculative.h"
 
 namespace lmdeploy {
 namespace {
@@ -52,7 +53,9 @@ void Pipeline::Impl::close() {
     const std::lock_guard lock(mutex_);
     runtime = std::exchange(runtime_, nullptr);
   }
-  if (runtime) runtime->engine->close();
+  if (!runtime) return;
+  runtime->engine->close();
+  if (info_.config.speculative) LMD_LOG(kInfo, speculative_report(runtime->engine->stats().speculative));
 }
 
 std::unique_ptr<ResponseStream> Pipeline::Impl::start(Runtime& runtime, std::vector<int> input_ids,

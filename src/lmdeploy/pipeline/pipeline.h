@@ -19,6 +19,14 @@
 
 namespace lmdeploy {
 
+/// How tokens are guessed (docs/speculative_decoding.md); names as LMDeploy's SpeculativeConfig.
+struct SpeculativeOptions {
+  std::string method;      // prompt_lookup, draft
+  std::string model;       // of draft: a path, or with PipelineConfig::hub the name of a model there
+  std::string local_path;  // where its files are, when that has been found out
+  int64_t num_speculative_tokens = 1;
+};
+
 /// Everything a pipeline is opened with. Names and meanings as LMDeploy's engine configs
 /// (docs/configuration.md).
 struct PipelineConfig {
@@ -45,6 +53,7 @@ struct PipelineConfig {
   /// On the CPU, products with quantised weights in bytes (docs/configuration.md); unset:
   /// takes_int8_activations().
   std::optional<bool> int8_activations;
+  std::optional<SpeculativeOptions> speculative;
   std::optional<ChatTemplateConfig> chat_template;
   std::function<void(int64_t done, int64_t total)> progress;  // bytes of the checkpoint
   std::optional<HubConfig> hub;                               // unset: nothing is downloaded

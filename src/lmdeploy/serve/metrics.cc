@@ -139,6 +139,26 @@ void print_engine(Page& page, const EngineStats& engine) {
   page.histogram("iteration_tokens_total", step_tokens(engine.step_tokens), "Tokens in a step");
 }
 
+// As LMDeploy names them; a draft's own token counts for the accepted length.
+template <typename Page>
+void print_speculative(Page& page, const SpeculativeStats& stats) {
+  page.counter("spec_decode_num_drafts_total", stats.num_drafts,
+               "Times that tokens of a sequence were guessed");
+  page.counter("spec_decode_num_draft_tokens_total", stats.num_draft_tokens, "Tokens guessed");
+  page.counter("spec_decode_num_accepted_tokens_total", stats.num_accepted_tokens, "Guesses that were right");
+  page.gauge("spec_decode_mean_accept_rate", ratio(stats.num_accepted_tokens, stats.num_draft_tokens),
+             "Share of guesses that were right");
+  page.gauge("spec_decode_mean_accept_length",
+             stats.num_drafts == 0 ? 0 : 1 + ratio(stats.num_accepted_tokens, stats.num_drafts),
+             "Tokens that a step with guesses gave a sequence");
+  page.type("spec_decode_num_accepted_tokens_per_pos_total", "counter", "Right guesses by position");
+  for (size_t i = 0; i < stats.num_accepted_tokens_per_pos.size(); ++i)
+    if (stats.num_accepted_tokens_per_pos[i] > 0)
+      page.value("spec_decode_num_accepted_tokens_per_pos_total",
+                 static_cast<double>(stats.num_accepted_tokens_per_pos[i]),
+                 fmt::format(",position=\"{}\"", i));
+}
+
 template <typename Page>
 void print_groups(Page& page, const std::vector<QosGroupCounts>& groups) {
   if (groups.empty()) return;
@@ -221,6 +241,7 @@ std::string Metrics::page(const EngineStats& engine, const EngineConfig& config,
   print_server(page, server);
   print_groups(page, server.groups);
   print_engine(page, engine);
+  print_speculative(page, engine.speculative);
   print_requests(page);
   return page.text();
 }

@@ -1,11 +1,12 @@
 // A random-weight model of Llama-3-8B's shape on the GPU, as percent of what the card can do: read bandwidth
 // for decode steps, bf16 products for prompts. All in one run on one card.
-//   gpu_bench
+//   gpu_bench [--deterministic]
 // A decode step is timed as the engine makes it, tokens drawn on the GPU; steps one after the other without
 // that give the time that the GPU itself needs.
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -33,8 +34,8 @@ double median_seconds(int runs, const std::function<void()>& step) {
 
 class Bench {
  public:
-  Bench()
-      : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16)),
+  explicit Bench(const CudaOptions& options)
+      : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16, options)),
         bandwidth_(cuda::measure_read_bandwidth()),
         product_rate_(cuda::measure_bf16_product()),
         model_(load_model(*make_random_checkpoint("llama-8b", DType::kBF16, /*seed=*/1), *kernels_,
@@ -135,8 +136,13 @@ class Bench {
 }  // namespace
 }  // namespace lmdeploy
 
-int main() try {
-  lmdeploy::Bench bench;
+int main(int argc, char** argv) try {
+  const bool deterministic = argc == 2 && std::string_view(argv[1]) == "--deterministic";
+  if (argc > 1 && !deterministic) {
+    std::fprintf(stderr, "usage: gpu_bench [--deterministic]\n");
+    return 2;
+  }
+  lmdeploy::Bench bench({.batch_invariant = deterministic});
   bench.decode(1, 128);
   bench.decode(1, 2048);
   bench.decode(16, 1024);

@@ -31,7 +31,7 @@ struct WeightPart;
 
 class CudaKernels final : public Kernels {
  public:
-  CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype);
+  CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype, const CudaOptions& options);
   ~CudaKernels() override;
 
   std::string name() const override;
@@ -106,6 +106,7 @@ class CudaKernels final : public Kernels {
 
   const std::shared_ptr<ThreadPool> threads_;
   const DType dtype_;
+  const CudaOptions options_;
   cudaStream_t stream_ = nullptr;
   DeviceLimits device_;
   mutable Blas blas_;

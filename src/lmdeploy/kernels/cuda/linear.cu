@@ -121,7 +121,8 @@ void CudaKernels::do_linear_glu(TensorView out, TensorView up, ConstTensorView x
 bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
                                std::optional<Activation> glu) const {
   const MatmulShape shape = matmul_shape(out, x);
-  if (!suits_few_tokens(shape, part.dtype, device_) || !Blas::takes(shape, out.data(), x.data(), part.data))
+  if (options_.batch_invariant || !suits_few_tokens(shape, part.dtype, device_) ||
+      !Blas::takes(shape, out.data(), x.data(), part.data))
     return false;
   const FewTokensArgs args = {.weight = part.data,
                               .x = x.data(),
@@ -144,6 +145,7 @@ bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPa
 
 bool CudaKernels::multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part,
                                    const float* bias) const {
+  if (options_.batch_invariant) return false;
   MatmulShape shape = matmul_shape(out, x);
   shape.accumulate = bias != nullptr;
   const bool as_is = part.dtype == x.dtype();

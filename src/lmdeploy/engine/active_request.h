@@ -26,13 +26,13 @@ struct ActiveRequest {
   int64_t num_generated = 0;  // without a stop id that is not part of the output
   double prompt_nll = 0;
   bool first_step_done = false;
-  std::string grammar_error;  // why the grammar cannot go on; the request fails then
-  RequestOutput output;       // what this step has added
+  std::string failure;   // why it cannot go on: its grammar, its processors, what the model gave
+  RequestOutput output;  // what this step has added
 
   bool generates() const { return max_length > prompt_end; }
   /// What to draw the next token from; `row` of the step's logits is that of the last token. Valid until the
   /// next call.
-  SampleInput sample_input(int64_t row, int64_t vocab_size);
+  SampleInput sample_input(int64_t row, StepLogits& logits);
   /// Scores and hands out the rows of `entry` that belong to input ids. `first_row`: of the entry in
   /// `logits`.
   void read_prompt_rows(const StepEntry& entry, StepLogits& logits, int64_t first_row);
@@ -45,8 +45,11 @@ struct ActiveRequest {
   void fill_allowed(int64_t vocab_size);
   bool completes_grammar(int token);
   FinishReason finish_after(int token);
-  void append_row(ConstTensorView logits, int64_t row);
-  std::vector<float> row_buffer_;
+  void run_processors(std::span<const float> row);
+  void append_rows(StepLogits& logits, int64_t row, OutputRows wanted);
+  void score(std::span<const float> row, int target);
+  std::vector<float> row_buffer_, processed_;
+  std::vector<Candidate> candidates_;
   std::unique_ptr<TokenMatcher> matcher_;  // of request.grammar, once a token is to be drawn
   std::vector<uint32_t> allowed_;
 };

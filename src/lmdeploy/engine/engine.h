@@ -72,6 +72,8 @@ class Engine {
   int64_t session_len() const;
   /// As given, with the effective session_len, num_blocks and defaults filled in.
   const EngineConfig& config() const;
+  /// Whether the caller is the engine's thread, in a logits processor: it can neither submit nor close.
+  bool on_own_thread() const;
   /// Ends all requests with kAbort, joins the thread. A second call does nothing.
   void close();
 

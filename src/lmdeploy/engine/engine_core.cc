@@ -2,7 +2,6 @@
 #include "lmdeploy/engine/engine_core.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <new>
 #include <span>
@@ -19,7 +18,7 @@ ErrorCode code_of(const std::exception& error) {
                                                                 : ErrorCode::kInternal;
 }
 
-bool only_reads(const Request& request) { return request.score_prompt || request.max_new_tokens == 0; }
+bool only_reads(const Request& request) { return request.max_new_tokens == 0; }
 
 // Sequence length at which the request ends.
 int64_t max_length_of(const Request& request, int64_t prompt_end, int64_t session_len) {
@@ -33,7 +32,8 @@ int64_t max_length_of(const Request& request, int64_t prompt_end, int64_t sessio
 }
 
 int64_t rows_from_of(const Request& request, int64_t prompt_begin) {
-  const bool all = request.score_prompt || request.logits == LogitsOutput::kAll;
+  const bool all = request.score_prompt || request.num_prompt_logprobs >= 0 ||
+                   request.logits == OutputRows::kAll || request.hidden_states == OutputRows::kAll;
   return all ? prompt_begin : Sequence::kNoRows;
 }
 
@@ -100,7 +100,8 @@ bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhil
   for (const StepEntry& entry : plan.entries) step_ids_.push_back(entry.sequence->request_id);
   bool called = false;
   try {
-    logits_.set(model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    const TensorView logits = model_.forward(buffers_.fill(plan, groups_.size()), pool_.view());
+    logits_.set(logits, model_.hidden_states());
     if (meanwhile && kernels_.has_own_memory()) {
       meanwhile();
       called = true;
@@ -124,8 +125,7 @@ void EngineCore::commit(const StepPlan& plan) {
     count_first_step(active);
     active.read_prompt_rows(entry, logits_, row);
     row += entry.num_rows;
-    if (entry.completes && active.generates())
-      samples_.push_back(active.sample_input(row - 1, logits_.device().cols()));
+    if (entry.completes && active.generates()) samples_.push_back(active.sample_input(row - 1, logits_));
   }
   draw(plan);
 }
@@ -136,21 +136,16 @@ void EngineCore::draw(const StepPlan& plan) {
   for (const StepEntry& entry : plan.entries) {
     ActiveRequest& active = *active_.at(entry.sequence->request_id);
     FinishReason reason = FinishReason::kNone;
-    std::string error =
-        std::isfinite(active.prompt_nll) ? "" : "the model's logits for the prompt are not finite";
     if (entry.completes && active.generates()) {
       const SampleResult& result = results[next];
-      if (error.empty()) error = active.grammar_error.empty() ? result.error : active.grammar_error;
-      if (error.empty()) {
-        reason = active.accept(result, logits_, samples_[next].row);
-        error = active.grammar_error;
-      }
+      if (active.failure.empty()) active.failure = result.error;
+      if (active.failure.empty()) reason = active.accept(result, logits_, samples_[next].row);
       ++next;
     } else if (entry.completes) {
       reason = FinishReason::kLength;
     }
-    if (!error.empty()) {
-      fail(active, ErrorCode::kInternal, error);
+    if (!active.failure.empty()) {
+      fail(active, ErrorCode::kInternal, std::move(active.failure));
       continue;
     }
     advance(*entry.sequence, entry.count, store_);
@@ -296,7 +291,9 @@ void EngineCore::carry_out(EndSessionCommand& command) {
 }
 
 void EngineCore::finish(ActiveRequest& active, FinishReason reason) {
-  const bool says_something = !active.output.token_ids.empty() || !active.output.logits.empty();
+  const RequestOutput& said = active.output;
+  const bool says_something = !said.token_ids.empty() || !said.prompt_logprobs.empty() ||
+                              !said.logits.empty() || !said.hidden_states.empty();
   if (reason == FinishReason::kNone && !says_something) return;
   counters_.generated_tokens += static_cast<int64_t>(active.output.token_ids.size());
   RequestOutput output = active.take_output(reason);

@@ -50,7 +50,7 @@ http::Response decode(Service& service, const http::Request& request);
 http::Response render_prompt(Service& service, const http::Request& request);
 http::Task<> chat_interactive(Service& service, http::Exchange& exchange);
 http::Task<> get_ppl(Service& service, http::Exchange& exchange);
-http::Response pooling(Service& service, const http::Request& request);
+http::Task<> pooling(Service& service, http::Exchange& exchange);
 http::Task<> sleep(Service& service, http::Exchange& exchange);
 http::Task<> wakeup(Service& service, http::Exchange& exchange);
 http::Response is_sleeping(Service& service, const http::Request& request);

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# The long runs, by hand: proof.sh BUILD SECONDS MODEL. Each fuzz target runs for SECONDS with a fresh seed; random
-# templates are compared with Python's jinja2 for as long, and tokenizers with Hugging Face's library on 100,000 texts
-# each; then the benchmark workload runs under churn for as long, and the resident size must not grow. A server answers
-# 20,000 requests, many of them broken off or malformed. Numbers hidden in texts of up to 128k tokens must be found, in
-# bounded memory; at last all that serves runs under the sanitizers.
+# The long runs, by hand: proof.sh BUILD SECONDS MODEL. 200,000 draws by each sampling rule are counted against exact
+# probabilities. Each fuzz target runs for SECONDS with a fresh seed; random templates are compared with Python's jinja2 for
+# as long, and tokenizers with Hugging Face's library on 100,000 texts each; then the benchmark workload runs under churn for
+# as long, and the resident size must not grow. A server answers 20,000 requests, many of them broken off or malformed.
+# Numbers hidden in texts of up to 128k tokens must be found, in bounded memory; at last all that serves runs under the
+# sanitizers.
 set -eu
 build=$1 seconds=$2 model=$3
 seed=$(date +%s)
 echo "seed $seed, $seconds s a target"
+export LMDEPLOY_TEST_DRAWS=200000
+"$build/src/lmdeploy/engine/engine_test" --gtest_filter='*ExactProbabilities*' --gtest_brief=1
+"$build/tests/equal/equality_test" --gtest_filter='*ExactProbabilities*' --gtest_brief=1
 for fuzzer in "$build"/fuzz/*_fuzz; do
   name=$(basename "$fuzzer" _fuzz)
   "$fuzzer" "fuzz/seeds/$name" --seconds "$seconds" --seed "$seed"

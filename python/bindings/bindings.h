@@ -34,6 +34,9 @@ std::string utf8_from_python(nb::handle text, const std::string& where);
 std::vector<int> ids_from_python(nb::handle ids, const std::string& where);
 /// str: text; a sequence of ints: ids; anything else: messages, which errors call `where`.
 Prompt prompt_from_python(nb::handle prompt, const std::string& where = "messages");
+/// Callables (input_ids, scores) -> scores. They are called on the engine's thread, which takes the GIL for
+/// it: nobody may wait for that thread with the GIL.
+std::vector<LogitsProcessor> processors_from_python(const nb::list& callables);
 /// A float32 array [values.size() / width, width] that owns `values`; None when there are none.
 nb::object rows_to_numpy(std::vector<float>&& values, int64_t width);
 

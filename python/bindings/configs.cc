@@ -38,6 +38,7 @@ void bind_pipeline_config(nb::module_& m) {
       .def_rw("num_tokens_per_iter", &C::num_tokens_per_iter, nb::arg().none())
       .def_rw("max_prefill_iters", &C::max_prefill_iters, nb::arg().none())
       .def_rw("num_threads", &C::num_threads)
+      .def_rw("deterministic", &C::deterministic)
       .def_rw("int8_activations", &C::int8_activations, nb::arg().none())
       .def_rw("chat_template", &C::chat_template)
       .def(
@@ -57,10 +58,10 @@ void bind_pipeline_config(nb::module_& m) {
 
 void bind_generation_config(nb::module_& m) {
   using C = GenerationConfig;
-  nb::enum_<LogitsOutput>(m, "LogitsOutput")
-      .value("NONE", LogitsOutput::kNone)
-      .value("GENERATION", LogitsOutput::kGeneration)
-      .value("ALL", LogitsOutput::kAll);
+  nb::enum_<OutputRows>(m, "OutputRows")
+      .value("NONE", OutputRows::kNone)
+      .value("GENERATION", OutputRows::kGeneration)
+      .value("ALL", OutputRows::kAll);
   nb::class_<C>(m, "GenerationConfig", "How a prompt is answered.")
       .def(nb::init<>())
       .def_rw("n", &C::n)
@@ -85,6 +86,14 @@ void bind_generation_config(nb::module_& m) {
       .def_rw("include_stop_str_in_output", &C::include_stop_str_in_output)
       .def_rw("logprobs", &C::logprobs, nb::arg().none())
       .def_rw("output_logits", &C::output_logits)
+      .def_rw("output_last_hidden_state", &C::output_last_hidden_state)
+      .def_rw("return_ppl", &C::return_ppl)
+      .def(
+          "set_logits_processors",
+          [](C& self, const nb::list& callables) {
+            self.logits_processors = processors_from_python(callables);
+          },
+          nb::arg("callables"))
       .def_rw("repetition_ngram_size", &C::repetition_ngram_size)
       .def_rw("repetition_ngram_threshold", &C::repetition_ngram_threshold)
       .def_rw("logit_bias", &C::logit_bias)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 #include <utility>
 
 #include "bindings/bindings.h"
@@ -27,8 +28,17 @@ class PipelineRef {
  public:
   explicit PipelineRef(const PipelineConfig& config)
       : owner_(getpid()), impl_(std::make_unique<Pipeline>(config)) {}
+  /// Waits for the engine's thread without the GIL, which a logits processor there may want; when it is that
+  /// thread (a processor, or the garbage collector in it, let go of the last reference), another one waits.
   ~PipelineRef() {
-    if (!in_owner()) static_cast<void>(impl_.release());
+    if (!in_owner()) {
+      static_cast<void>(impl_.release());
+    } else if (impl_->on_engine_thread()) {
+      std::thread([impl = std::move(impl_)] {}).detach();
+    } else {
+      const nb::gil_scoped_release release;
+      impl_.reset();
+    }
   }
   PipelineRef(const PipelineRef&) = delete;
   PipelineRef& operator=(const PipelineRef&) = delete;
@@ -41,6 +51,13 @@ class PipelineRef {
         cat("this pipeline was opened in process ", owner_, " and cannot be used in its fork ", getpid(),
             ": open it in the child, or start the child with the multiprocessing method \"spawn\""));
   }
+  /// For callers that wait for the engine's thread, or for somebody who does.
+  void check_waiter() const {
+    check_owner();
+    if (impl_->on_engine_thread())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a logits processor cannot use the pipeline that it runs in: it would wait for itself");
+  }
   Pipeline& get() const {
     check_owner();
     return *impl_;
@@ -48,12 +65,13 @@ class PipelineRef {
   /// Calls use(Engine&) while close() is kept waiting; `use` must not block.
   template <typename Use>
   auto with_engine(Use use) const {
-    check_owner();
+    check_waiter();
     const std::shared_lock lock(closing_);
     return use(impl_->engine());
   }
   void close() const {
     if (!in_owner()) return;
+    check_waiter();
     const std::unique_lock lock(closing_);
     impl_->close();
   }

@@ -14,6 +14,7 @@
 #include "bindings/paced_callback.h"
 #include "bindings/signals.h"
 #include "bindings/stream_group.h"
+#include "lmdeploy/pipeline/scores.h"
 
 namespace lmdeploy::python {
 namespace {
@@ -43,36 +44,23 @@ std::vector<Response> infer(const PipelineRef& self, const nb::list& prompts,
                           [&](size_t done) { paced(done == total, done); });
 }
 
-std::unique_ptr<RequestHandle> start_scoring(const PipelineRef& pipeline, const std::vector<int>& ids) {
-  const nb::gil_scoped_release release;
-  Request request;
-  request.input_ids = ids;
-  request.score_prompt = true;
-  return pipeline.with_engine([&](Engine& engine) { return engine.submit(std::move(request)); });
-}
-
-double mean_nll(const RequestOutput& scored, size_t index, size_t num_ids) {
-  if (scored.finish == FinishReason::kError)
-    throw Error(scored.error_code, cat("get_ppl: input_ids[", index, "]: ", scored.error_message));
-  if (scored.finish == FinishReason::kAbort)
-    throw Error(ErrorCode::kClosed,
-                cat("get_ppl: input_ids[", index, "]: the pipeline was closed meanwhile"));
-  return scored.prompt_nll / static_cast<double>(num_ids - 1);
-}
-
-/// As Pipeline::get_ppl(), but Ctrl-C ends it.
-std::vector<double> get_ppl(const std::shared_ptr<PipelineRef>& self, const nb::list& lists) {
+/// As Pipeline::get_ppl() and get_reward_score(), but Ctrl-C ends it.
+std::vector<double> score(ScoreKind kind, const std::shared_ptr<PipelineRef>& self, const nb::list& lists) {
   std::vector<std::vector<int>> input_ids;
   for (nb::handle ids : lists)
     input_ids.push_back(ids_from_python(ids, cat("input_ids[", input_ids.size(), "]")));
+  check_scored_ids(kind, input_ids, self->get().spec());
   StreamGroup<RequestHandle> group(self);
-  for (const std::vector<int>& ids : input_ids) group.add(start_scoring(*self, ids));
-  std::vector<double> means(input_ids.size());
+  for (const std::vector<int>& ids : input_ids) {
+    const nb::gil_scoped_release release;
+    group.add(self->with_engine([&](Engine& engine) { return engine.submit(score_request(kind, ids)); }));
+  }
+  std::vector<double> scores(input_ids.size());
   while (const auto output = next_with_signals(group, std::nullopt)) {
     const auto& [idx, scored] = *output;
-    if (scored.finish != FinishReason::kNone) means[idx] = mean_nll(scored, idx, input_ids[idx].size());
+    if (scored.finish != FinishReason::kNone) scores[idx] = score_of(kind, scored, idx);
   }
-  return means;
+  return scores;
 }
 
 std::string render(const PipelineRef& self, nb::handle prompt, const RunOptions& options) {
@@ -169,10 +157,23 @@ void bind_pipeline(nb::module_& m) {
                    nb::for_getter(nb::sig("def chat_template(self) -> ChatTemplate | None")))
       .def_prop_ro("session_len", [](const P& self) { return self.get().session_len(); })
       .def_prop_ro("vocab_size", [](const P& self) { return self.get().spec().vocab_size; })
+      .def_prop_ro("hidden_size", [](const P& self) { return self.get().spec().hidden_size; })
+      .def_prop_ro("gives_score", [](const P& self) { return self.get().spec().gives_score; })
       .def_prop_ro("architecture", [](const P& self) { return self.get().spec().architecture; })
       .def_prop_ro("eos_ids", [](const P& self) { return self.get().eos_ids(); });
-  m.def("get_ppl", &get_ppl, nb::arg("pipeline"), nb::arg("input_ids"),
-        "Mean negative log-likelihood per token (nats) of each id list.");
+  m.def(
+      "get_ppl",
+      [](const std::shared_ptr<PipelineRef>& pipeline, const nb::list& input_ids) {
+        return score(ScoreKind::kPerplexity, pipeline, input_ids);
+      },
+      nb::arg("pipeline"), nb::arg("input_ids"),
+      "Mean negative log-likelihood per token (nats) of each id list.");
+  m.def(
+      "get_reward_score",
+      [](const std::shared_ptr<PipelineRef>& pipeline, const nb::list& input_ids) {
+        return score(ScoreKind::kReward, pipeline, input_ids);
+      },
+      nb::arg("pipeline"), nb::arg("input_ids"), "What a reward model says after each id list.");
 }
 
 }  // namespace lmdeploy::python

@@ -44,6 +44,9 @@ nb::object output_logprobs(const RequestOutput& self) {
 }
 
 const nb::sig kTakeLogitsSignature("def take_logits(self, vocab_size: int) -> numpy.ndarray | None");
+const nb::sig kTakeHiddenSignature("def take_hidden_states(self, hidden_size: int) -> numpy.ndarray | None");
+constexpr const char* kTakeHiddenDoc =
+    "float32 [rows, hidden_size], moved out without a copy; None when there are none.";
 const nb::sig kLogprobsSignature("def logprobs(self) -> list[dict[int, float]] | None");
 
 void bind_response(nb::module_& m) {
@@ -59,6 +62,11 @@ void bind_response(nb::module_& m) {
           "take_logits", [](R& self, int64_t width) { return rows_to_numpy(std::move(self.logits), width); },
           nb::arg("vocab_size"), kTakeLogitsSignature,
           "float32 [rows, vocab_size], moved out without a copy; None when there are none.")
+      .def(
+          "take_hidden_states",
+          [](R& self, int64_t width) { return rows_to_numpy(std::move(self.last_hidden_state), width); },
+          nb::arg("hidden_size"), kTakeHiddenSignature, kTakeHiddenDoc)
+      .def_ro("ppl", &R::ppl)
       .def_ro("index", &R::index)
       .def_ro("cached_tokens", &R::cached_tokens)
       .def_prop_ro("error_code",
@@ -78,6 +86,10 @@ void bind_request_output(nb::module_& m) {
           "take_logits", [](R& self, int64_t width) { return rows_to_numpy(std::move(self.logits), width); },
           nb::arg("vocab_size"), kTakeLogitsSignature,
           "float32 [rows, vocab_size], moved out without a copy; None when there are none.")
+      .def(
+          "take_hidden_states",
+          [](R& self, int64_t width) { return rows_to_numpy(std::move(self.hidden_states), width); },
+          nb::arg("hidden_size"), kTakeHiddenSignature, kTakeHiddenDoc)
       .def_ro("prompt_tokens", &R::prompt_tokens)
       .def_ro("cached_tokens", &R::cached_tokens)
       .def_ro("generated_tokens", &R::generated_tokens)
@@ -124,6 +136,13 @@ void bind_request(nb::module_& m) {
       .def_rw("repetition_ngram_threshold", &R::repetition_ngram_threshold)
       .def_rw("num_logprobs", &R::num_logprobs)
       .def_rw("logits", &R::logits)
+      .def_rw("hidden_states", &R::hidden_states)
+      .def(
+          "set_logits_processors",
+          [](R& self, const nb::list& callables) {
+            self.logits_processors = processors_from_python(callables);
+          },
+          nb::arg("callables"))
       .def_rw("score_prompt", &R::score_prompt);
 }
 

@@ -54,7 +54,7 @@ class StreamGroup {
 
   /// Which stream, and its next piece; nothing after `timeout` or when all have ended.
   std::optional<std::pair<size_t, Output>> next(std::chrono::milliseconds timeout) {
-    pipeline_->check_owner();
+    pipeline_->check_waiter();
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (num_open() > 0) {
       const auto left =

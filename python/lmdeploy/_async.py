@@ -91,7 +91,7 @@ class AsyncAnswers:
             self._running[session_id] = group
         try:
             async for _, native in read_async(group):
-                piece = response_from_native(native, self._core.vocab_size, GenOut)
+                piece = response_from_native(native, self._core, GenOut)
                 piece.session_id = session_id or 0
                 whole = first_piece(piece) if whole is None else whole.extend(piece)
                 if piece.finish_reason is not None and session is not None:

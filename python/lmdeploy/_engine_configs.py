@@ -70,6 +70,8 @@ class TurbomindEngineConfig(Config):
         hf_overrides: Values that replace those of the checkpoint's config.json.
         device_type: ``auto``, ``cpu`` or ``cuda``.
         num_threads: CPU threads; 0: all CPUs this process may use.
+        deterministic: The same tokens and log probabilities whatever else runs, to the last bit. On the CPU it is
+            always so, at no cost; on a GPU products are slower.
         int8_activations: On the CPU, products with quantised weights in bytes: the activations of 32 inputs are
             rounded to int8 with a scale of their own. None: for models of 10^9 weights or more, unless ``dtype`` is
             ``float32``.
@@ -126,6 +128,7 @@ class TurbomindEngineConfig(Config):
     device_type: str = "auto"
     num_threads: int = 0
     int8_activations: bool | None = None
+    deterministic: bool = False
 
     def _validate(self) -> None:
         _require(self.dtype in _DTYPES, "dtype", self.dtype, ", ".join(_DTYPES))
@@ -206,6 +209,7 @@ class PytorchEngineConfig(Config):
     eviction_type: str = "recompute"
     num_threads: int = 0
     int8_activations: bool | None = None
+    deterministic: bool = False
 
     def _validate(self) -> None:
         _require(self.dtype in _DTYPES, "dtype", self.dtype, ", ".join(_DTYPES))

@@ -39,7 +39,7 @@ def _rules(used: str, others: dict[Rule, str]) -> dict[str, Rule]:
 TURBOMIND = _rules(
     "dtype session_len max_batch_size cache_max_entry_count cache_block_seq_len enable_prefix_caching quant_policy "
     "rope_scaling_factor use_logn_attn max_prefill_token_num num_tokens_per_iter max_prefill_iters hf_overrides "
-    "device_type num_threads int8_activations model_format download_dir revision",
+    "device_type num_threads deterministic int8_activations model_format download_dir revision",
     {
         _ONE_DEVICE: "tp dp cp ep device_num attn_tp_size attn_cp_size attn_dp_size mlp_tp_size mlp_dp_size "
                      "outer_dp_size nnodes node_rank dist_init_addr devices",
@@ -57,7 +57,7 @@ TURBOMIND = _rules(
 PYTORCH = _rules(
     "dtype session_len max_batch_size cache_max_entry_count block_size num_gpu_blocks max_prefill_token_num "
     "enable_prefix_caching device_type quant_policy hf_overrides num_threads model_format logprobs_mode download_dir "
-    "int8_activations revision",
+    "int8_activations deterministic revision",
     {
         _ONE_DEVICE: "tp dp dp_rank ep attn_tp_size mlp_tp_size moe_tp_size",
         _NOT_YET: "adapters empty_init enable_microbatch enable_eplb enable_return_routed_experts dllm_block_length "
@@ -80,12 +80,8 @@ GENERATION = _rules(
     "n max_new_tokens do_sample top_p top_k min_p temperature repetition_penalty ignore_eos random_seed stop_words "
     "bad_words stop_token_ids bad_token_ids min_new_tokens skip_special_tokens logprobs output_logits "
     "include_stop_str_in_output repetition_ngram_size repetition_ngram_threshold presence_penalty frequency_penalty "
-    "logit_bias response_format",
+    "logit_bias response_format logits_processors output_last_hidden_state return_ppl",
     {
-        (REFUSED, "sampling runs in native code, which calls no Python; use the penalties, logit_bias and bad_words"):
-            "logits_processors",
-        (REFUSED, "not supported yet; output_logits is"): "output_last_hidden_state",
-        (REFUSED, "not supported yet; use Pipeline.get_ppl"): "return_ppl",
         (REFUSED, "there is no prefill/decode split yet"): "with_cache preserve_cache migration_request",
         _NOT_YET: "return_routed_experts",
         (NO_EFFECT, "no space is ever put between special tokens"): "spaces_between_special_tokens",
@@ -109,7 +105,6 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "async_": (True,),
     "distributed_executor_backend": ("uni",),
     "adapters": ({},),
-    "logits_processors": ([],),
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._config import Config
 from ._inputs import show
 from ._native import native_generation_config
-from .errors import ConfigValueError, InvalidArgumentError
+from .errors import ArgumentTypeError, ConfigValueError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -30,7 +30,8 @@ class GenerationConfig(Config):
 
     Args:
         n: Answers per prompt, at most 16384; all of them are in ``Response.choices``.
-        max_new_tokens: Most tokens to generate; None, or more than fits: as many as ``session_len`` leaves room for.
+        max_new_tokens: Most tokens to generate; None, or more than fits: as many as ``session_len`` leaves room for;
+            0: the prompt is only read, for its scores, logits or hidden states.
         do_sample: Draw tokens; then ``top_p``, ``top_k``, ``min_p`` and ``temperature`` apply.
         top_p: In [0, 1]: keep the smallest set of tokens whose probabilities sum to it.
         top_k: Keep that many tokens; 0 or -1: no limit.
@@ -45,7 +46,13 @@ class GenerationConfig(Config):
         min_new_tokens: Nothing stops the answer before that many tokens.
         skip_special_tokens: Leave control tokens out of ``Response.text``.
         logprobs: Log probabilities of that many tokens at each position, from the full distribution; None: none.
+        logits_processors: Callables (input_ids, scores) -> scores that change the logits before penalties and draw:
+            an int64 array of all tokens so far, and a float32 array [vocab_size] that may be changed in place; a numpy
+            array or tensor comes back. Called for this prompt alone, on the engine's thread, while everything else
+            waits; they cannot use the pipeline. An exception ends this prompt, with its words in ``error_message``.
         output_logits: ``"all"`` (prompt and answer) or ``"generation"``: raw logits in ``Response.logits``.
+        output_last_hidden_state: The same for what the final norm gives, in ``Response.last_hidden_state``.
+        return_ppl: The prompt's mean negative log-likelihood, as ``Pipeline.get_ppl`` gives it, in ``Response.ppl``.
         include_stop_str_in_output: Keep the stop word or stop token at the end of the answer.
         repetition_ngram_size, repetition_ngram_threshold: Stop when an n-gram of that size repeats that often; off
             when either is 0 or less.
@@ -111,6 +118,10 @@ class GenerationConfig(Config):
         if not 0 < self.repetition_penalty < math.inf:
             raise ConfigValueError(f"gen_config.repetition_penalty is {self.repetition_penalty}; expected a number "
                                    "above 0 (1: off)")
+        for i, processor in enumerate(self.logits_processors or ()):
+            if not callable(processor):
+                raise ArgumentTypeError(f"gen_config.logits_processors[{i}] is {show(processor)}; expected a callable "
+                                        "(input_ids, scores) -> scores")
         try:
             native_generation_config(self).validate()
         except InvalidArgumentError as error:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _SEED_MASK = (1 << 64) - 1
 
 # Fields that have the same name and meaning on both sides; None leaves the native default.
-_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "num_threads", "int8_activations")
+_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "num_threads", "int8_activations",
+                    "deterministic")
 # The same; those that are not given may come from a converted workspace's config.
 _ENGINE_FIELDS = ("session_len", "max_batch_size", "cache_max_entry_count", "enable_prefix_caching",
                   "max_prefill_token_num", "rope_scaling_factor", "use_logn_attn", "num_tokens_per_iter",
@@ -23,10 +24,10 @@ _GENERATION_FIELDS = ("n", "do_sample", "top_p", "min_p", "temperature", "repeti
                       "frequency_penalty", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens",
                       "include_stop_str_in_output", "logprobs", "repetition_ngram_size",
                       "repetition_ngram_threshold", "stop_words", "bad_words", "stop_token_ids", "bad_token_ids",
-                      "min_new_tokens")
+                      "min_new_tokens", "return_ppl")
 _TEMPLATE_FIELDS = ("model_name", "system", "meta_instruction", "eosys", "user", "eoh", "assistant", "eoa", "tool",
                     "eotool", "separator", "capability", "stop_words")
-_LOGITS = {None: _core.LogitsOutput.NONE, "generation": _core.LogitsOutput.GENERATION, "all": _core.LogitsOutput.ALL}
+_ROWS = {None: _core.OutputRows.NONE, "generation": _core.OutputRows.GENERATION, "all": _core.OutputRows.ALL}
 
 
 def _copy_fields(source: Any, target: Any, names: tuple[str, ...]) -> None:
@@ -65,7 +66,10 @@ def native_generation_config(config: GenerationConfig) -> _core.GenerationConfig
     _copy_fields(config, native, _GENERATION_FIELDS)
     native.max_new_tokens = config.max_new_tokens
     native.top_k = 0 if config.top_k == -1 else config.top_k
-    native.output_logits = _LOGITS[config.output_logits]
+    native.output_logits = _ROWS[config.output_logits]
+    native.output_last_hidden_state = _ROWS[config.output_last_hidden_state]
+    if config.logits_processors:
+        native.set_logits_processors(config.logits_processors)
     if config.random_seed is not None:
         native.random_seed = config.random_seed & _SEED_MASK
     if config.response_format is not None:

@@ -266,9 +266,18 @@ class Pipeline(AsyncAnswers):
         return score(self._core, input_ids)
 
     def get_reward_score(self, input_ids: Sequence[int] | Sequence[Sequence[int]]) -> list[float]:
-        """Scores of reward models. Raises InvalidArgumentError (a ValueError): none is supported yet."""
-        raise InvalidArgumentError(f"get_reward_score needs a reward model (InternLM2ForRewardModel, "
-                                   f"Qwen2ForRewardModel); this is {self._core.architecture}, which gives no scores")
+        """What a reward model says of each list of token ids, after its last one.
+
+        Args:
+            input_ids: Token ids, or a list of such lists; each needs at least one.
+
+        Raises:
+            InvalidArgumentError: (a ValueError) the model is no reward model.
+        """
+        if not self._core.gives_score:
+            raise InvalidArgumentError("get_reward_score needs a reward model (InternLM2ForRewardModel, "
+                                       f"Qwen2ForRewardModel); this is {self._core.architecture}, which gives no scores")
+        return _core.get_reward_score(self._core, check_id_lists(input_ids, "get_reward_score: input_ids"))
 
     def get_schedule_metrics(self) -> ScheduleMetrics:
         """Sequences, blocks and steps of the engine, now."""
@@ -350,7 +359,7 @@ class Pipeline(AsyncAnswers):
                 stream_response: bool) -> Iterator[Response]:
         whole: dict[int, Response] = {}
         for idx, native in read(group):
-            piece = response_from_native(native, self._core.vocab_size)
+            piece = response_from_native(native, self._core)
             piece.index = piece.session_id = idx
             if sessions:
                 piece.session_id = sessions[idx].session_id
@@ -371,7 +380,7 @@ class Pipeline(AsyncAnswers):
         responses: list[Response] = []
         remaining = iter(results)
         for config in configs:
-            choices = [response_from_native(next(remaining), self._core.vocab_size) for _ in range(config.n)]
+            choices = [response_from_native(next(remaining), self._core) for _ in range(config.n)]
             if len(choices) > 1:
                 choices[0].choices = choices
             responses.append(choices[0])

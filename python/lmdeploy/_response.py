@@ -22,6 +22,8 @@ def _lines(response: Response, text: str) -> str:
         if hasattr(value, "shape"):
             lines.append(f"{name}.shape={tuple(value.shape)}")
         lines.append(f'{name}="{value}"' if name == "finish_reason" else f"{name}={value}")
+    if response.ppl is not None:
+        lines.append(f"ppl={response.ppl}")
     if response.error_message:
         lines.append(f"error_message={response.error_message}")
     return "\n".join(lines)
@@ -39,12 +41,14 @@ class Response:
         token_ids: Ids of the text; a stop token is not among them.
         logprobs: For each token {id: log probability} in nats, the chosen token included; None when not asked for.
         logits: float32 [rows, vocab_size]; None when not asked for.
-        last_hidden_state, routed_experts: None.
+        last_hidden_state: float32 [rows, hidden_size]; None when not asked for.
+        routed_experts: None.
         index: Which prompt of the batch.
         cached_tokens: Tokens of the prompt whose keys and values came from the prefix cache.
         error_code: ``context_length_exceeded`` (with finish_reason ``length``) or the code of an LmdeployError.
         error_message: What went wrong and what to do.
         session_id: The older name of ``index``; in a conversation the session's id.
+        ppl: Mean negative log-likelihood of the prompt's tokens, in the last piece; None when not asked for.
         choices: With ``n`` > 1 all answers, this one first; otherwise empty.
     """
 
@@ -55,13 +59,14 @@ class Response:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[dict[int, float]] | None = None
     logits: numpy.ndarray | None = field(default=None, compare=False)
-    last_hidden_state: Any = field(default=None, compare=False)
+    last_hidden_state: numpy.ndarray | None = field(default=None, compare=False)
     index: int = 0
     routed_experts: Any = field(default=None, compare=False)
     cached_tokens: int = 0
     error_code: str | None = None
     error_message: str | None = None
     session_id: int = 0
+    ppl: float | None = None
     choices: list[Response] = field(default_factory=list, compare=False)
 
     def __str__(self) -> str:
@@ -76,15 +81,20 @@ class Response:
         self.token_ids.extend(other.token_ids)
         if other.logprobs is not None:
             self.logprobs = [*(self.logprobs or ()), *other.logprobs]
-        if other.logits is not None:
-            self.logits = other.logits if self.logits is None else _stack(self.logits, other.logits)
+        self.logits = stacked(self.logits, other.logits)
+        self.last_hidden_state = stacked(self.last_hidden_state, other.last_hidden_state)
+        if other.ppl is not None:
+            self.ppl = other.ppl
         for name in ("generate_token_len", "input_token_len", "finish_reason", "index", "cached_tokens",
                      "error_code", "error_message", "session_id"):
             setattr(self, name, getattr(other, name))
         return self
 
 
-def _stack(first: numpy.ndarray, second: numpy.ndarray) -> numpy.ndarray:
+def stacked(first: numpy.ndarray | None, second: numpy.ndarray | None) -> numpy.ndarray | None:
+    """The rows of both; either may be missing."""
+    if first is None or second is None:
+        return second if first is None else first
     import numpy
     return numpy.concatenate([first, second])
 
@@ -101,14 +111,15 @@ class GenOut(Response):
         return self.text
 
 
-def response_from_native(native: _core.Response, vocab_size: int, cls: type = Response) -> Any:
-    """``native``'s logits are moved out of it."""
+def response_from_native(native: _core.Response, core: _core.Pipeline, cls: type = Response) -> Any:
+    """``native``'s logits and hidden states are moved out of it."""
     error_code = native.error_code
     if error_code == "invalid_argument" and native.finish_reason == "length":
         error_code = "context_length_exceeded"  # the one error that ends with `length`
     return cls(text=native.text, generate_token_len=native.generate_token_len,
                input_token_len=native.input_token_len, finish_reason=native.finish_reason,
-               token_ids=native.token_ids, logprobs=native.logprobs, logits=native.take_logits(vocab_size),
+               token_ids=native.token_ids, logprobs=native.logprobs, logits=native.take_logits(core.vocab_size),
+               last_hidden_state=native.take_hidden_states(core.hidden_size), ppl=native.ppl,
                index=native.index, cached_tokens=native.cached_tokens, error_code=error_code,
                error_message=native.error_message or None, session_id=native.index)
 
@@ -145,7 +156,7 @@ class EngineOutput:
         num_token: Tokens generated so far.
         logprobs: For each new token {id: log probability}; None when not asked for.
         logits: float32 [rows, vocab_size]; None when not asked for.
-        last_hidden_state: None.
+        last_hidden_state: float32 [rows, hidden_size]; None when not asked for.
         cached_tokens: Tokens of the input that came from the prefix cache.
         error_message: What went wrong and what to do.
     """
@@ -155,6 +166,6 @@ class EngineOutput:
     num_token: int = 0
     logprobs: list[dict[int, float]] | None = None
     logits: Any = dataclasses.field(default=None, compare=False)
-    last_hidden_state: Any = None
+    last_hidden_state: Any = dataclasses.field(default=None, compare=False)
     cached_tokens: int = 0
     error_message: str | None = None

@@ -121,7 +121,7 @@ TEST_F(EngineThread, BadRequestsEndAtOnceAndNameTheField) {
                "bad_words has an item without ids");
   expect_names(message_of([](Request& r) { r.min_new_tokens = -1; }), "min_new_tokens is -1");
   expect_names(message_of([](Request& r) { r.sequence_start = false; }), "session_id is 0");
-  expect_names(message_of([](Request& r) { r.input_ids = {1}, r.score_prompt = true; }), "score_prompt");
+  expect_names(message_of([](Request& r) { r.logits_processors.emplace_back(); }), "logits_processors");
   expect_names(message_of([](Request& r) { r.input_ids.assign(300, 1); }),
                "prompt has 300 tokens, session holds 256");
   EXPECT_EQ(engine_->stats().failed, 15);
@@ -296,6 +296,23 @@ TEST_F(EngineThread, ManyCallersAtOnce) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(good, 6 * 16);
+}
+
+TEST_F(EngineThread, AProcessorCannotUseItsOwnEngine) {
+  open(small_config());
+  for (const bool closes : {false, true}) {
+    Request request = request_of({1, 2}, 3);
+    request.logits_processors.push_back([&, closes](auto, auto&) {
+      EXPECT_TRUE(engine_->on_own_thread());
+      if (closes) engine_->close();
+      engine_->submit(request_of({1}, 1));
+    });
+    const RequestOutput output = complete(std::move(request));
+    EXPECT_EQ(output.finish, FinishReason::kError);
+    EXPECT_NE(output.error_message.find("wait for itself"), std::string::npos) << output.error_message;
+  }
+  EXPECT_FALSE(engine_->on_own_thread());
+  EXPECT_EQ(complete(request_of({1}, 2)).token_ids, model_.generate({1}, 2));
 }
 
 }  // namespace

@@ -63,9 +63,12 @@ int64_t first_seen(const KvGroup& group, int64_t position) {
 }  // namespace
 
 FakeModel::FakeModel(const FakeOptions& options)
-    : options_(options), logits_(DType::kF32, {options.max_logit_rows, options.vocab_size}) {
+    : options_(options),
+      logits_(DType::kF32, {options.max_logit_rows, options.vocab_size}),
+      hidden_(DType::kF32, {options.max_logit_rows, 2}) {
   spec_.architecture = "FakeForCausalLM";
   spec_.vocab_size = options.vocab_size;
+  spec_.hidden_size = 2;
   spec_.max_positions = options.max_positions;
   spec_.learned_positions = options.learned_positions;
   spec_.rope = options.rope;
@@ -147,8 +150,11 @@ void FakeModel::run_sequence(const StepInput& input, const KvCacheView& cache, s
     for (size_t group = 0; group < groups_.size(); ++group)
       Cache(cache, input, group, s).write(num_old + i, {hash, token, static_cast<int32_t>(num_old + i)});
     history.tokens.push_back(token);
-    if (std::ranges::binary_search(input.logit_rows, row))
-      fill_logits(history.tokens, hash, logits_.view().row<float>(next_row_++));
+    if (!std::ranges::binary_search(input.logit_rows, row)) continue;
+    float* hidden = hidden_.view().row<float>(next_row_);
+    hidden[0] = static_cast<float>(history.tokens.size());
+    hidden[1] = static_cast<float>(token);
+    fill_logits(history.tokens, hash, logits_.view().row<float>(next_row_++));
   }
 }
 

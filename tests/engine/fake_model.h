@@ -51,6 +51,8 @@ class FakeModel : public Model {
   KvLayout kv_layout(DType dtype, int64_t block_len) const override;
   std::span<const KvGroup> kv_groups() const override { return groups_; }
   TensorView forward(const StepInput& input, const KvCacheView& cache) override;
+  /// [rows, 2]: the number of tokens up to the row's, and the last of them.
+  ConstTensorView hidden_states() const override { return hidden_.view().slice_rows(0, next_row_); }
   size_t weight_bytes() const override { return 0; }
   size_t buffer_bytes() const override { return 0; }
   StepWork step_work(const StepShape&, DType) const override { return {}; }
@@ -82,6 +84,7 @@ class FakeModel : public Model {
   DecoderSpec spec_;
   std::vector<KvGroup> groups_;
   Tensor logits_;  // [max_logit_rows, vocab_size]
+  Tensor hidden_;  // [max_logit_rows, 2]
   int64_t next_row_ = 0;
 };
 

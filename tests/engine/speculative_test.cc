@@ -83,8 +83,8 @@ std::vector<Request> Speculative::requests() const {
     if (i == 11 || i == 12) request.grammar = std::make_shared<ThirdsGrammar>(4, 17);
     if (i == 13) request.repetition_ngram_size = 1, request.repetition_ngram_threshold = 3;
     if (i % 3 == 0) request.num_logprobs = 4;
-    if (i % 4 == 0) request.logits = LogitsOutput::kGeneration;
-    if (i % 4 == 1) request.logits = LogitsOutput::kAll;
+    if (i % 4 == 0) request.logits = OutputRows::kGeneration;
+    if (i % 4 == 1) request.logits = OutputRows::kAll;
     all.push_back(request);
     request.max_new_tokens = 1 + static_cast<int64_t>(i % 3);
     all.push_back(request);

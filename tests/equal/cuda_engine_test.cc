@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends.h"
+#include "lmdeploy/engine/channel.h"
 #include "lmdeploy/engine/engine.h"
 #include "lmdeploy/formats/safetensors.h"
 
@@ -79,6 +80,51 @@ TEST_P(CudaEngineTest, GreedyTokensOfTheOriginal) {
       EXPECT_EQ(ids[prompt].size(), static_cast<size_t>(kTokens)) << "prompt " << k;
   }
 }
+
+class CudaDeterministicTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // All that the first of `count` requests gives; their prompts are cut in another way for each count.
+  static RequestOutput first_of(size_t count, Model& model, const Kernels& kernels) {
+    EngineConfig config;
+    config.max_batch_size = 64;
+    config.block_len = 8;
+    config.num_blocks = 512;
+    config.max_prefill_token_num = static_cast<int64_t>(7 * count);
+    config.max_logit_rows = 64;
+    config.kv_dtype = kernels.activation_dtype();
+    Engine engine(model, kernels, config);
+    std::vector<std::unique_ptr<RequestHandle>> handles;
+    for (size_t i = 0; i < count; ++i) {
+      Request request;
+      request.input_ids.assign(15 + i % 9, 11);
+      request.input_ids.push_back(static_cast<int>(20 + i));
+      request.max_new_tokens = kTokens;
+      request.logits = OutputRows::kGeneration;
+      handles.push_back(engine.submit(std::move(request)));
+    }
+    RequestOutput whole;
+    while (whole.finish == FinishReason::kNone)
+      if (auto output = handles[0]->next(std::chrono::seconds(60))) merge_output(whole, std::move(*output));
+    return whole;
+  }
+};
+
+// To the last bit.
+TEST_P(CudaDeterministicTest, ARequestDoesNotDependOnTheOthers) {
+  LMD_REQUIRE_GPU(GetParam());
+  const auto kernels = make_cuda_kernels(std::make_shared<ThreadPool>(1),
+                                         backend(GetParam()).activation_dtype(), {.batch_invariant = true});
+  const auto checkpoint = open_checkpoint(find_fixture("llama3"));
+  const auto model = load_model(*checkpoint, *kernels, {.max_step_tokens = 512, .max_logit_rows = 64});
+  const RequestOutput alone = first_of(1, *model, *kernels);
+  EXPECT_EQ(alone.token_ids.size(), static_cast<size_t>(kTokens)) << alone.error_message;
+  for (const size_t count : {2u, 9u, 17u, 41u})
+    EXPECT_EQ(first_of(count, *model, *kernels).logits, alone.logits) << count << " requests";
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaDeterministicTest, ::testing::ValuesIn(cuda_names()),
+                         [](const auto& test) { return test.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaDeterministicTest);
 
 // Those of the repository: plain, grouped windows, sinks and experts, latent attention, ALiBi, learned
 // positions.

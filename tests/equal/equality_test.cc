@@ -92,7 +92,7 @@ class EqualityTest : public ::testing::TestWithParam<EqualityCase> {
   }
   static Request prompt(uint64_t seed, int64_t length) {
     Request request = request_of(random_ids(seed, length), kNewTokens);
-    request.logits = LogitsOutput::kGeneration;
+    request.logits = OutputRows::kGeneration;
     return request;
   }
   static Request drawn(Request request, uint64_t seed) {
@@ -192,7 +192,7 @@ TEST_P(EqualityTest, ATurnIsTheSameAfterItsSessionWasEvicted) {
       EXPECT_EQ(driver.stats().cached_blocks, 0);
     }
     Request turn = turn_of(1, second, kNewTokens, false);
-    turn.logits = LogitsOutput::kGeneration;
+    turn.logits = OutputRows::kGeneration;
     (evict ? evicted : kept) = driver.complete(turn);
   }
   expect_same(evicted, kept, "evicted");

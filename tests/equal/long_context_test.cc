@@ -103,7 +103,7 @@ TEST_P(LongContext, TheEngineGivesTheReferencesLogits) {
   EngineConfig config = small_config();
   config.max_prefill_token_num = 40;
   Request request = request_of(random_ids(1, kPrompt), kNewTokens);
-  request.logits = LogitsOutput::kGeneration;
+  request.logits = OutputRows::kGeneration;
   CoreDriver plain(*model, config),
       guessed(*model, guessing(config, 3, SpeculativeMethod::kDraft), model.get());
   const RequestOutput got = plain.complete(request);

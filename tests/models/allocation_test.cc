@@ -54,6 +54,7 @@ class Counted final : public Model {
     counting = false;
     return logits;
   }
+  ConstTensorView hidden_states() const override { return model_->hidden_states(); }
   size_t weight_bytes() const override { return model_->weight_bytes(); }
   size_t buffer_bytes() const override { return model_->buffer_bytes(); }
   StepWork step_work(const StepShape& shape, DType dtype) const override {

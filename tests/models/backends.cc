@@ -61,7 +61,7 @@ Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& 
   StepRunner runner(model, kernels,
                     {.kv_dtype = exact_kv_dtype(kernels), .max_tokens = count, .block_len = 4});
   runner.start(0, count);
-  Tensor all(kernels.wide_dtype(), {count, model.spec().vocab_size});
+  Tensor all(kernels.wide_dtype(), {count, model.spec().head_size()});
   size_t begin = 0;
   for (size_t i = 0; begin < ids.size(); ++i) {
     const size_t size = std::min(sizes[i % sizes.size()], ids.size() - begin);

@@ -26,7 +26,7 @@ TEST_F(ScoringTest, PerplexityIsTheMeanOfTheLogits) {
   Pipeline pipeline(config());
   const std::vector<int> ids = random_ids(3, 30, kTextVocab);
   GenerationConfig gen_config = new_tokens(1);
-  gen_config.output_logits = LogitsOutput::kAll;
+  gen_config.output_logits = OutputRows::kAll;
   gen_config.ignore_eos = true;
   const Response response = pipeline.infer({ids}, {gen_config}).front();
   ASSERT_EQ(response.logits.size(), ids.size() * kTextVocab);
@@ -44,7 +44,7 @@ TEST_F(ScoringTest, LogprobsHoldTheChosenToken) {
   Pipeline pipeline(config());
   GenerationConfig gen_config = new_tokens(4);
   gen_config.logprobs = 3;
-  gen_config.output_logits = LogitsOutput::kGeneration;
+  gen_config.output_logits = OutputRows::kGeneration;
   gen_config.ignore_eos = true;
   gen_config.do_sample = true;
   gen_config.temperature = 2;
@@ -62,6 +62,36 @@ TEST_F(ScoringTest, LogprobsHoldTheChosenToken) {
     for (const auto& [id, logprob] : entries)
       EXPECT_NEAR(logprob, log_softmax_at(&response.logits[i * kTextVocab], id), kTolerance);
   }
+}
+
+TEST_F(ScoringTest, APromptIsScoredBesideItsAnswer) {
+  Pipeline pipeline(config());
+  const std::vector<int> ids = random_ids(3, 30, kTextVocab);
+  GenerationConfig gen_config = new_tokens(2);
+  gen_config.ignore_eos = true;
+  gen_config.return_ppl = true;
+  gen_config.prompt_logprobs = 1;
+  gen_config.output_last_hidden_state = OutputRows::kAll;
+  const Response response = pipeline.infer({ids}, {gen_config}).front();
+  EXPECT_EQ(response.token_ids.size(), 2u);
+  EXPECT_EQ(response.last_hidden_state.size(), 31u * static_cast<size_t>(pipeline.spec().hidden_size));
+  ASSERT_EQ(response.prompt_logprobs.size(), 29u);
+  double sum = 0;
+  for (const TokenLogprobs& at : response.prompt_logprobs) sum -= static_cast<double>(at.chosen);
+  ASSERT_TRUE(response.ppl.has_value());
+  EXPECT_NEAR(*response.ppl, sum / 29, kTolerance);
+  EXPECT_EQ(*response.ppl, pipeline.get_ppl({ids})[0]);
+  gen_config = {};
+  const Response plain = pipeline.infer({ids}, {gen_config}).front();
+  EXPECT_FALSE(plain.ppl.has_value());
+  EXPECT_TRUE(plain.prompt_logprobs.empty());
+}
+
+TEST_F(ScoringTest, BadInput_RewardScore) {
+  Pipeline pipeline(config());
+  expect_error(ErrorCode::kUnsupported, {"get_reward_score", "reward model", "LlamaForCausalLM"}, [&] {
+    pipeline.get_reward_score({{1, 2}});
+  });
 }
 
 TEST_F(ScoringTest, BadInput_Perplexity) {

@@ -39,7 +39,7 @@ JsonObject byte_vocabulary() {
   return vocabulary;
 }
 
-JsonObject special_token(int id, const char* text) {
+JsonObject special_token(int id, const std::string& text) {
   return {{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
@@ -106,11 +106,14 @@ void write_chain_weights(const std::string& path, char after_newline) {
 
 }  // namespace
 
-void write_tokenizer_files(const std::string& folder, bool eos) {
+void write_tokenizer_files(const std::string& folder, bool eos, const std::vector<std::string>& marks) {
+  JsonArray added = {special_token(kBos, "<s>"), special_token(kImStart, "<|im_start|>"),
+                     special_token(kImEnd, "<|im_end|>")};
+  for (size_t i = 0; i < marks.size(); ++i)
+    added.push_back(special_token(kTextVocab + static_cast<int>(i), marks[i]));
   const JsonObject tokenizer = {
       {"version", "1.0"},
-      {"added_tokens", JsonArray{special_token(kBos, "<s>"), special_token(kImStart, "<|im_start|>"),
-                                 special_token(kImEnd, "<|im_end|>")}},
+      {"added_tokens", std::move(added)},
       {"normalizer", nullptr},
       {"pre_tokenizer", byte_level(false)},
       {"post_processor", nullptr},

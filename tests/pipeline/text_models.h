@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "lmdeploy/core/json.h"
 
@@ -14,8 +15,9 @@ namespace lmdeploy::testing {
 constexpr int kBos = 256, kImStart = 257, kImEnd = 258, kTextVocab = 260;
 
 /// tokenizer.json and tokenizer_config.json: byte-level BPE without merges, a ChatML template. `eos`: whether
-/// <|im_end|> is named as the end token.
-void write_tokenizer_files(const std::string& folder, bool eos = true);
+/// <|im_end|> is named as the end token. `marks`: more special tokens, with ids from kTextVocab on.
+void write_tokenizer_files(const std::string& folder, bool eos = true,
+                           const std::vector<std::string>& marks = {});
 
 /// A Llama whose layers add nothing: the next token is a function of the last one.
 ///   "0" -> "1" -> ... -> "9" -> "0" without end;  "a" -> ... -> "z" -> <|im_end|>;

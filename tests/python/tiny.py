@@ -173,6 +173,20 @@ def write_random_llama(folder: pathlib.Path):
     return str(folder), weights, config
 
 
+def write_reward_model(folder: pathlib.Path):
+    """A random Qwen2 with a head for scores. Returns (path, weights, config)."""
+    path, weights, config = write_random_llama(folder)
+    rng = np.random.default_rng(12)
+    del weights["lm_head.weight"]
+    for name, shape in {"0.weight": (HIDDEN, HIDDEN), "0.bias": HIDDEN, "2.weight": (1, HIDDEN), "2.bias": 1}.items():
+        weights[f"score.{name}"] = rng.normal(0, 0.3, shape).astype(np.float32)
+    config |= {"architectures": ["Qwen2ForRewardModel"], "model_type": "qwen2", "qkv_bias": False}
+    write_safetensors(folder / "model.safetensors", weights)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tokenizer(folder)
+    return path, weights, config
+
+
 def _rms_norm(x, weight, eps):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
 
@@ -200,8 +214,8 @@ def _attention(x, weights, prefix, config):
     return mixed.reshape(tokens, -1) @ weights[f"{prefix}self_attn.o_proj.weight"].T
 
 
-def reference_logits(ids, weights, config) -> np.ndarray:
-    """[tokens, vocab_size] of a Llama, in float64."""
+def reference_hidden_states(ids, weights, config) -> np.ndarray:
+    """[tokens, hidden_size]: the final norm's output of a Llama, in float64."""
     weights = {name: tensor.astype(np.float64) for name, tensor in weights.items()}
     eps = config["rms_norm_eps"]
     x = weights["model.embed_tokens.weight"][np.asarray(ids)]
@@ -212,7 +226,19 @@ def reference_logits(ids, weights, config) -> np.ndarray:
         gate = normed @ weights[f"{prefix}mlp.gate_proj.weight"].T
         up = normed @ weights[f"{prefix}mlp.up_proj.weight"].T
         x = x + (gate / (1 + np.exp(-gate)) * up) @ weights[f"{prefix}mlp.down_proj.weight"].T
-    return _rms_norm(x, weights["model.norm.weight"], eps) @ weights["lm_head.weight"].T
+    return _rms_norm(x, weights["model.norm.weight"], eps)
+
+
+def reference_logits(ids, weights, config) -> np.ndarray:
+    """[tokens, vocab_size] of a Llama, in float64."""
+    return reference_hidden_states(ids, weights, config) @ weights["lm_head.weight"].astype(np.float64).T
+
+
+def reference_reward(ids, weights, config) -> float:
+    """What the model of write_reward_model() says after the last id."""
+    x = reference_hidden_states(ids, weights, config)[-1]
+    x = np.maximum(x @ weights["score.0.weight"].T + weights["score.0.bias"], 0)
+    return float((x @ weights["score.2.weight"].T + weights["score.2.bias"])[0])
 
 
 def mean_nll(logits, ids) -> float:

@@ -46,8 +46,131 @@ TEST(CompletionsRoute, ListOfPromptsInOrderWithEcho) {
   EXPECT_EQ(answer.as_object().at("usage").as_object().at("prompt_tokens").as_int64(), 4);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt":[]})").status, 400);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt":[["x"]]})").status, 400);
-  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","suffix":"b"})").status, 400);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","logprobs":-1})").status, 400);
+}
+
+const JsonObject& choice_of(const Json& answer, size_t i) {
+  return answer.as_object().at("choices").as_array().at(i).as_object();
+}
+
+// As lm-eval asks for the log likelihood of a continuation.
+TEST(CompletionsRoute, EchoWithLogprobsScoresThePrompt) {
+  ScriptedServer server({.answer = "xyz"});
+  for (const int64_t max_tokens : {0, 1}) {
+    const Json answer = server.post_json(
+        "/v1/completions",
+        cat(R"({"prompt":[[97,98,99],[97]],"echo":true,"logprobs":2,"temperature":0,"max_tokens":)",
+            max_tokens, "}"));
+    for (size_t i = 0; i < 2; ++i) {
+      const JsonObject& choice = choice_of(answer, i);
+      const std::string echoed = i == 0 ? "abc" : "a";
+      EXPECT_EQ(text(choice.at("text")), echoed + (max_tokens == 0 ? "" : i == 0 ? "z" : "x"));
+      const JsonObject& logprobs = choice.at("logprobs").as_object();
+      const size_t count = echoed.size() + static_cast<size_t>(max_tokens);
+      for (const char* key : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+        ASSERT_EQ(logprobs.at(key).as_array().size(), count) << key;
+      EXPECT_TRUE(logprobs.at("token_logprobs").as_array()[0].is_null());
+      EXPECT_TRUE(logprobs.at("top_logprobs").as_array()[0].is_null());
+      for (size_t t = 1; t < count; ++t) {
+        EXPECT_LE(logprobs.at("token_logprobs").as_array()[t].as_double(), 0);
+        EXPECT_GE(logprobs.at("top_logprobs").as_array()[t].as_object().size(), 2U);
+        EXPECT_EQ(logprobs.at("text_offset").as_array()[t].to_number<size_t>(), t);
+      }
+      if (i == 0) {
+        EXPECT_EQ(text(logprobs.at("tokens").as_array()[1]), "b");
+      }
+    }
+    EXPECT_EQ(answer.as_object().at("usage").as_object().at("completion_tokens").as_int64(), 2 * max_tokens);
+  }
+  // The sum is what /get_ppl says.
+  const Json scored =
+      server.post_json("/v1/completions", R"({"prompt":"abcd","echo":true,"logprobs":0,"max_tokens":0})");
+  double sum = 0;
+  for (const Json& logprob : choice_of(scored, 0).at("logprobs").as_object().at("token_logprobs").as_array())
+    if (!logprob.is_null()) sum -= logprob.as_double();
+  const Json ppl = server.post_json("/get_ppl", R"({"input":"abcd"})");
+  EXPECT_NEAR(sum / 3, ppl.as_object().at("ppl").as_double(), 1e-5);
+}
+
+TEST(CompletionsRoute, StreamedEchoHasTheSameLogprobs) {
+  ScriptedServer server({.answer = "xyz"});
+  const std::string fields = R"("prompt":"abc","echo":true,"logprobs":1,"temperature":0,"max_tokens":3)";
+  const Json whole = server.post_json("/v1/completions", "{" + fields + "}");
+  JsonArray tokens, logprobs;
+  std::string streamed;
+  for (const Json& event :
+       events_of(server.post("/v1/completions", R"({"stream":true,)" + fields + "}").body)) {
+    if (!event.is_object()) continue;
+    const JsonObject& choice = choice_of(event, 0);
+    streamed += text(choice.at("text"));
+    if (!choice.at("logprobs").is_object()) continue;
+    for (const Json& token : choice.at("logprobs").as_object().at("tokens").as_array())
+      tokens.push_back(token);
+    for (const Json& value : choice.at("logprobs").as_object().at("token_logprobs").as_array())
+      logprobs.push_back(value);
+  }
+  const JsonObject& want = choice_of(whole, 0).at("logprobs").as_object();
+  EXPECT_EQ(streamed, text(choice_of(whole, 0).at("text")));
+  EXPECT_EQ(Json(tokens), want.at("tokens"));
+  EXPECT_EQ(Json(logprobs), want.at("token_logprobs"));
+}
+
+TEST(CompletionsRoute, ZeroTokensWithoutEchoIsAnEmptyAnswer) {
+  ScriptedServer server;
+  const Json answer = server.post_json("/v1/completions", R"({"prompt":"abc","max_tokens":0})");
+  EXPECT_EQ(text(choice_of(answer, 0).at("text")), "");
+  EXPECT_EQ(text(choice_of(answer, 0).at("finish_reason")), "length");
+  EXPECT_EQ(
+      server.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],"max_tokens":0})")
+          .status,
+      400);
+}
+
+TEST(CompletionsRoute, BestOfGivesTheLikeliestAnswers) {
+  ScriptedServer server({.free = true});
+  const std::string fields =
+      R"("prompt":"ab","max_tokens":3,"temperature":2,"top_k":0,"seed":5,"ignore_eos":true)";
+  const auto mean = [](const JsonObject& choice) {
+    double sum = 0;
+    const JsonArray& all = choice.at("logprobs").as_object().at("token_logprobs").as_array();
+    for (const Json& logprob : all) sum += logprob.as_double();
+    return sum / static_cast<double>(all.size());
+  };
+  const Json all = server.post_json("/v1/completions", "{" + fields + R"(,"n":6,"logprobs":0})");
+  std::vector<std::pair<double, std::string>> ranked;
+  for (size_t i = 0; i < 6; ++i)
+    ranked.emplace_back(-mean(choice_of(all, i)), text(choice_of(all, i).at("text")));
+  std::ranges::sort(ranked);
+  const Json best = server.post_json("/v1/completions", "{" + fields + R"(,"n":2,"best_of":6,"logprobs":0})");
+  ASSERT_EQ(best.as_object().at("choices").as_array().size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(choice_of(best, i).at("index").to_number<size_t>(), i);
+    EXPECT_EQ(text(choice_of(best, i).at("text")), ranked[i].second);
+    EXPECT_EQ(mean(choice_of(best, i)), -ranked[i].first);
+  }
+  EXPECT_EQ(best.as_object().at("usage").as_object().at("completion_tokens").as_int64(), 18) << "of all six";
+  const Json plain = server.post_json("/v1/completions", "{" + fields + R"(,"best_of":6})");
+  EXPECT_EQ(text(choice_of(plain, 0).at("text")), ranked[0].second);
+  EXPECT_TRUE(choice_of(plain, 0).at("logprobs").is_null());
+  for (const char* bad : {R"("n":3,"best_of":2)", R"("best_of":2,"stream":true)", R"("best_of":0)"})
+    EXPECT_NE(
+        server.post("/v1/completions", cat(R"({"prompt":"a",)", bad, "}")).body.find(R"("param":"best_of")"),
+        std::string::npos)
+        << bad;
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","best_of":1,"stream":true})").status, 200);
+}
+
+TEST(CompletionsRoute, SuffixNeedsAModelThatHasLearntIt) {
+  ScriptedServer server({.answer = "xyz"});
+  const std::string refusal = server.post("/v1/completions", R"({"prompt":"a","suffix":"b"})").body;
+  EXPECT_NE(refusal.find("infilling"), std::string::npos) << refusal;
+  ScriptedServer coder({.answer = "xyz", .endless = true, .infilling = true});
+  const Json answer =
+      coder.post_json("/v1/completions", R"({"prompt":"a","suffix":"b","temperature":0,"max_tokens":2})");
+  EXPECT_EQ(answer.as_object().at("usage").as_object().at("prompt_tokens").as_int64(), 5) << "<P>a<S>b<M>";
+  EXPECT_EQ(text(choice_of(answer, 0).at("text")), "yz") << "goes on after four tokens";
+  for (const char* bad : {R"("prompt":[97],"suffix":"b")", R"("prompt":"a","suffix":"b","echo":true)"})
+    EXPECT_EQ(coder.post("/v1/completions", cat("{", bad, "}")).status, 400) << bad;
 }
 
 TEST(CompletionsRoute, Logprobs) {

@@ -55,18 +55,21 @@ ScriptedServer::~ScriptedServer() {
 }
 
 std::shared_ptr<Pipeline> ScriptedServer::make_pipeline(const ScriptOptions& options) {
-  write_tokenizer_files(folder_.path());
+  std::vector<std::string> marks;
+  if (options.infilling) marks = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
+  write_tokenizer_files(folder_.path(), /*eos=*/true, marks);
   FakeOptions fake;
-  fake.vocab_size = kTextVocab;
+  fake.vocab_size = kTextVocab + static_cast<int64_t>(marks.size());
   fake.max_positions = options.session_len;
   auto model = std::make_unique<FakeModel>(fake);
-  model->script = [answer = options.answer, endless = options.endless,
-                   on_prompt = options.on_prompt](std::span<const int> tokens) {
-    size_t place = answered(tokens);
-    if (place == 0 && on_prompt) on_prompt(text_of(tokens));
-    if (endless) place %= answer.size();
-    return place < answer.size() ? static_cast<int>(static_cast<uint8_t>(answer[place])) : kImEnd;
-  };
+  if (!options.free)
+    model->script = [answer = options.answer, endless = options.endless,
+                     on_prompt = options.on_prompt](std::span<const int> tokens) {
+      size_t place = answered(tokens);
+      if (place == 0 && on_prompt) on_prompt(text_of(tokens));
+      if (endless) place %= answer.size();
+      return place < answer.size() ? static_cast<int>(static_cast<uint8_t>(answer[place])) : kImEnd;
+    };
   model->before_step = [this, time = options.step_time, hook = options.before_step](const StepInput& input) {
     std::this_thread::sleep_for(time);
     while (gate_closed_) std::this_thread::sleep_for(std::chrono::milliseconds(1));

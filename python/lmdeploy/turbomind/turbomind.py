@@ -14,7 +14,7 @@ from .._inputs import check_flag, check_id_lists, check_int
 from .._native import native_generation_config
 from .._pipeline import score
 from .._requests import resolve_configs
-from .._response import EngineOutput, ResponseType
+from .._response import EngineOutput, ResponseType, stacked
 from .._stream import read, read_async
 from ..errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from ..model import ChatTemplateConfig
@@ -233,6 +233,8 @@ class TurboMindInstance:
         if config.n != 1 or config.stop_words or config.bad_words:
             raise UnsupportedError("gen_config of an instance: n, stop_words and bad_words are for text; use n=1, "
                                    "stop_token_ids and bad_token_ids")
+        if config.return_ppl:
+            raise UnsupportedError("gen_config of an instance: return_ppl is for pipelines; use get_ppl")
         native = native_generation_config(config)
         native.validate()
         request = _core.Request()
@@ -246,6 +248,8 @@ class TurboMindInstance:
         request.repetition_ngram_threshold = max(config.repetition_ngram_threshold, 0)
         request.num_logprobs = -1 if config.logprobs is None else config.logprobs
         request.logits = native.output_logits
+        request.hidden_states = native.output_last_hidden_state
+        request.set_logits_processors(config.logits_processors or [])
         self._core.constrain(request, native)
         return request
 
@@ -268,7 +272,8 @@ class TurboMindInstance:
         if status is None:
             status = _STATUS_BY_CODE.get(native.error_code, ResponseType.INTERNAL_ENGINE_ERROR)
         return EngineOutput(status, native.token_ids, native.generated_tokens, native.logprobs,
-                            native.take_logits(self._core.vocab_size), cached_tokens=native.cached_tokens,
+                            native.take_logits(self._core.vocab_size),
+                            native.take_hidden_states(self._core.hidden_size), cached_tokens=native.cached_tokens,
                             error_message=native.error_message or None)
 
 
@@ -300,8 +305,8 @@ def _sampling(config: _core.GenerationConfig) -> _core.SamplingParams:
 def _logits_request(ids: list[int]) -> _core.Request:
     request = _core.Request()
     request.set_input_ids(ids)
-    request.max_new_tokens = 1
-    request.logits = _core.LogitsOutput.ALL
+    request.max_new_tokens = 0
+    request.logits = _core.OutputRows.ALL
     return request
 
 
@@ -309,8 +314,7 @@ def _append(collected: EngineOutput, output: EngineOutput) -> None:
     collected.token_ids.extend(output.token_ids)
     if output.logprobs is not None:
         collected.logprobs = [*(collected.logprobs or ()), *output.logprobs]
-    if output.logits is not None:
-        parts = [part for part in (collected.logits, output.logits) if part is not None]
-        collected.logits = numpy.concatenate(parts)
+    collected.logits = stacked(collected.logits, output.logits)
+    collected.last_hidden_state = stacked(collected.last_hidden_state, output.last_hidden_state)
     for name in ("status", "num_token", "cached_tokens", "error_message"):
         setattr(collected, name, getattr(output, name))

@@ -1,7 +1,7 @@
 // A random-weight model of Llama-3-8B's shape on the GPU, its weights of any kind (bf16, u4_g128, ...), as
 // percent of what the card can do: read bandwidth for decode steps, bf16 products for prompts. All in one run
 // on one card.
-//   gpu_bench [bf16]
+//   gpu_bench [bf16] [--deterministic]
 // A decode step is timed as the engine makes it, tokens drawn on the GPU; steps one after the other without
 // that give the time that the GPU itself needs.
 #include <cstdio>
@@ -36,8 +36,8 @@ double median_seconds(int runs, const std::function<void()>& step) {
 
 class Bench {
  public:
-  explicit Bench(DType weights)
-      : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16)),
+  Bench(DType weights, const CudaOptions& options)
+      : kernels_(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16, options)),
         bandwidth_(cuda::measure_read_bandwidth()),
         product_rate_(cuda::measure_bf16_product()),
         model_(load_model(*make_random_checkpoint("llama-8b", weights, /*seed=*/1), *kernels_,
@@ -143,13 +143,17 @@ class Bench {
 }  // namespace lmdeploy
 
 int main(int argc, char** argv) try {
-  const std::string_view kind = argc > 1 ? argv[1] : "bf16";
+  std::string_view kind = "bf16";
+  bool deterministic = false;
+  for (const std::string_view word : std::span(argv, static_cast<size_t>(argc)).subspan(1))
+    (word == "--deterministic") ? deterministic = true : (kind = word, true);
   const std::optional<lmdeploy::DType> weights = lmdeploy::dtype_from_string(kind);
   if (!weights) {
-    std::fprintf(stderr, "%s is no kind of weights\n", std::string(kind).c_str());
+    std::fprintf(stderr, "usage: gpu_bench [bf16] [--deterministic]; %s is no kind of weights\n",
+                 std::string(kind).c_str());
     return 2;
   }
-  lmdeploy::Bench bench(*weights);
+  lmdeploy::Bench bench(*weights, {.batch_invariant = deterministic});
   bench.decode(1, 128);
   bench.decode(1, 2048);
   bench.decode(16, 1024);

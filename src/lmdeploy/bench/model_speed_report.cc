@@ -78,7 +78,8 @@ std::string model_head(const ModelFigures& f) {
              " times a copy of the same ", bytes_text(load.bytes), " to fresh memory (",
              three_digits(load.copy_s), " s)", "\nresident: grew by ", bytes_text(memory.peak_growth),
              " at most, ", percent(memory.peak_growth / sum), " of weights ", bytes_text(memory.weights),
-             " + KV pool ", bytes_text(memory.kv_pool), " + buffers ", bytes_text(memory.buffers), "\n");
+             " + KV pool ", bytes_text(memory.kv_pool), " + buffers ", bytes_text(memory.buffers),
+             "\nthese are the figures of --deterministic too: on the CPU no row depends on the batch\n");
 }
 
 std::string case_head() {

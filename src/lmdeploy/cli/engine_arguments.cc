@@ -47,6 +47,10 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
       ->type_name("BOOL")
       ->check(CLI::IsMember({"true", "false"}));
   command
+      .add_flag("--deterministic", config.deterministic,
+                "The same tokens whatever else runs, to the last bit: on the CPU always so, on a GPU slower")
+      ->group(kGroup);
+  command
       .add_flag("--enable-prefix-caching", config.enable_prefix_caching,
                 "Share keys and values of equal beginnings")
       ->group(kGroup);

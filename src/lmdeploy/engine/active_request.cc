@@ -2,6 +2,7 @@
 #include "lmdeploy/engine/active_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lmdeploy/engine/logits.h"
@@ -12,6 +13,11 @@ namespace {
 constexpr size_t kRepetitionWindow = 1024;  // tokens
 
 bool contains(const std::vector<int>& ids, int id) { return std::ranges::find(ids, id) != ids.end(); }
+
+void append_row(ConstTensorView from, int64_t row, std::vector<float>& buffer, std::vector<float>& to) {
+  const std::span<const float> values = logits_row(from, row, buffer);
+  to.insert(to.end(), values.begin(), values.end());
+}
 
 }  // namespace
 
@@ -31,21 +37,31 @@ GuessTarget ActiveRequest::guess_target() {
           .most = max_length - sequence->length() - 1};
 }
 
-SampleInput ActiveRequest::sample_input(int64_t row, int64_t vocab_size) {
+SampleInput ActiveRequest::sample_input(int64_t row, StepLogits& logits) {
   SampleInput input = draw_input();
   input.row = row;
   input.tokens = sequence->tokens;
-  if (request.grammar != nullptr) {
-    try {
-      fill_allowed(vocab_size);
-    } catch (const Error& error) {
-      grammar_error = error.what();
-    }
-    input.allowed = allowed_;
+  try {
+    if (request.grammar != nullptr) fill_allowed(logits.device().cols());
+    if (!request.logits_processors.empty()) run_processors(logits_row(logits.host(), row, row_buffer_));
+  } catch (const std::exception& error) {
+    failure = error.what();
   }
+  input.allowed = allowed_;
+  if (failure.empty()) input.processed = processed_;
   input.num_logprobs = request.num_logprobs;
-  input.keeps_row = request.logits != LogitsOutput::kNone;
+  input.keeps_row = request.logits != OutputRows::kNone;
   return input;
+}
+
+void ActiveRequest::run_processors(std::span<const float> row) {
+  processed_.assign(row.begin(), row.end());
+  for (const LogitsProcessor& processor : request.logits_processors) {
+    processor(sequence->tokens, processed_);
+    if (processed_.size() != row.size())
+      throw Error(ErrorCode::kInvalidArgument, cat("a logits processor gave ", processed_.size(),
+                                                   " logits; expected ", row.size(), ", one for each id"));
+  }
 }
 
 void ActiveRequest::fill_allowed(int64_t vocab_size) {
@@ -61,29 +77,42 @@ void ActiveRequest::fill_allowed(int64_t vocab_size) {
   }
 }
 
+void ActiveRequest::score(std::span<const float> row, int target) {
+  const float max = max_logit(row);
+  if (!std::isfinite(max)) {
+    failure = "the model's logits for the prompt are not finite";
+    return;
+  }
+  if (request.score_prompt) prompt_nll += negative_log_likelihood(row, target);
+  if (request.num_prompt_logprobs >= 0)
+    output.prompt_logprobs.push_back(
+        log_probabilities(row, max, target, request.num_prompt_logprobs, candidates_));
+}
+
 void ActiveRequest::read_prompt_rows(const StepEntry& entry, StepLogits& logits, int64_t first_row) {
-  if (sequence->rows_from == Sequence::kNoRows) return;
   const int64_t end = entry.first + entry.count;
   const int64_t begin = end - entry.num_rows;  // the token that the entry's first row belongs to
   for (int64_t i = std::max(begin, sequence->rows_from); i < std::min(end, prompt_end); ++i) {
     const int64_t row = first_row + i - begin;
-    if (request.logits == LogitsOutput::kAll) append_row(logits.host(), row);
-    if (request.score_prompt && i + 1 < prompt_end)
-      prompt_nll += negative_log_likelihood(logits_row(logits.host(), row, row_buffer_),
-                                            sequence->tokens[static_cast<size_t>(i) + 1]);
+    append_rows(logits, row, OutputRows::kAll);
+    if ((request.score_prompt || request.num_prompt_logprobs >= 0) && i + 1 < prompt_end)
+      score(logits_row(logits.host(), row, row_buffer_), sequence->tokens[static_cast<size_t>(i) + 1]);
   }
   sequence->rows_from = std::max(sequence->rows_from, end);  // not again, should the request be preempted
+  if (entry.completes && !generates())
+    append_rows(logits, first_row + entry.num_rows - 1, OutputRows::kGeneration);
 }
 
 FinishReason ActiveRequest::accept(const SampleResult& drawn, StepLogits& logits, int64_t row) {
-  const bool row_is_out = request.logits == LogitsOutput::kAll && sequence->length() == prompt_end;
+  const bool of_input_id = sequence->length() == prompt_end;
   sequence->tokens.push_back(drawn.token);
   ++sequence->num_drawn;
   if (request.include_stop_id || !contains(request.stop_ids, drawn.token)) {
     if (++num_generated == 1) times.first_token = std::chrono::steady_clock::now();
     output.token_ids.push_back(drawn.token);
     if (request.num_logprobs >= 0) output.logprobs.push_back(drawn.logprobs);
-    if (request.logits != LogitsOutput::kNone && !row_is_out) append_row(logits.host(), row);
+    append_rows(logits, row, OutputRows::kGeneration);
+    if (!of_input_id) append_rows(logits, row, OutputRows::kAll);
   }
   return finish_after(drawn.token);
 }
@@ -100,17 +129,19 @@ FinishReason ActiveRequest::finish_after(int token) {
 
 bool ActiveRequest::completes_grammar(int token) {
   try {
-    if (!matcher_->accept(token)) grammar_error = cat("token ", token, " does not fit the response_format");
-    return grammar_error.empty() && matcher_->is_complete();
+    if (!matcher_->accept(token)) failure = cat("token ", token, " does not fit the response_format");
+    return failure.empty() && matcher_->is_complete();
   } catch (const Error& error) {
-    grammar_error = error.what();
+    failure = error.what();
     return false;
   }
 }
 
-void ActiveRequest::append_row(ConstTensorView logits, int64_t row) {
-  const std::span<const float> values = logits_row(logits, row, row_buffer_);
-  output.logits.insert(output.logits.end(), values.begin(), values.end());
+// The row of whatever the request wants in this way.
+void ActiveRequest::append_rows(StepLogits& logits, int64_t row, OutputRows wanted) {
+  if (request.logits == wanted) append_row(logits.host(), row, row_buffer_, output.logits);
+  if (request.hidden_states == wanted)
+    append_row(logits.host_hidden_states(), row, row_buffer_, output.hidden_states);
 }
 
 RequestOutput ActiveRequest::take_output(FinishReason reason) {

@@ -28,14 +28,14 @@ struct ActiveRequest {
   double prompt_nll = 0;
   bool first_step_done = false;
   RequestTimes times;
-  std::string grammar_error;  // why the grammar cannot go on; the request fails then
-  RequestOutput output;       // what this step has added
   GuessState guesses;
+  std::string failure;   // why it cannot go on: its grammar, its processors, what the model gave
+  RequestOutput output;  // what this step has added
 
   bool generates() const { return max_length > prompt_end; }
   /// What to draw the next token from; `row` of the step's logits is that of the last token. Valid until the
   /// next call.
-  SampleInput sample_input(int64_t row, int64_t vocab_size);
+  SampleInput sample_input(int64_t row, StepLogits& logits);
   /// Of a request whose next token is to be drawn; the longest guesses may lead to its last token but one.
   GuessTarget guess_target();
   /// Scores and hands out the rows of `entry` that belong to input ids. `first_row`: of the entry in
@@ -51,8 +51,11 @@ struct ActiveRequest {
   void fill_allowed(int64_t vocab_size);
   bool completes_grammar(int token);
   FinishReason finish_after(int token);
-  void append_row(ConstTensorView logits, int64_t row);
-  std::vector<float> row_buffer_;
+  void run_processors(std::span<const float> row);
+  void append_rows(StepLogits& logits, int64_t row, OutputRows wanted);
+  void score(std::span<const float> row, int target);
+  std::vector<float> row_buffer_, processed_;
+  std::vector<Candidate> candidates_;
   std::unique_ptr<TokenMatcher> matcher_;  // of request.grammar, once a token is to be drawn
   std::vector<uint32_t> allowed_;
 };

@@ -24,10 +24,14 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
 void merge_output(RequestOutput& output, RequestOutput&& newer) {
   append(output.token_ids, std::move(newer.token_ids));
   append(output.logprobs, std::move(newer.logprobs));
+  append(output.prompt_logprobs, std::move(newer.prompt_logprobs));
   append(output.logits, std::move(newer.logits));
+  append(output.hidden_states, std::move(newer.hidden_states));
   newer.token_ids = std::move(output.token_ids);
   newer.logprobs = std::move(output.logprobs);
+  newer.prompt_logprobs = std::move(output.prompt_logprobs);
   newer.logits = std::move(output.logits);
+  newer.hidden_states = std::move(output.hidden_states);
   output = std::move(newer);
 }
 

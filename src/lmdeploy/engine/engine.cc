@@ -41,11 +41,20 @@ class Handle final : public RequestHandle {
   Commands cancel_{CancelCommand{}};  // until the inbox has it
 };
 
+thread_local const void* engine_of_thread = nullptr;
+
 int64_t max_unfinished(const EngineConfig& config) {
   return config.max_queued_requests == 0 ? 0 : config.max_batch_size + config.max_queued_requests;
 }
 
 [[noreturn]] void refuse_closed() { throw Error(ErrorCode::kClosed, "request: the engine has been closed"); }
+
+void check_scored(const Request& request) {
+  if (request.max_new_tokens == 0 && !request.score_prompt && request.num_prompt_logprobs < 0) return;
+  throw Error(ErrorCode::kUnsupported,
+              "request: the model gives scores, no text: max_new_tokens must be 0, and tokens have no "
+              "probabilities");
+}
 
 RequestOutput refusal(const Request& request, const Error& error) {
   RequestOutput output;
@@ -63,6 +72,7 @@ class Engine::Impl {
   Impl(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model)
       : config_(resolve_config(config, model, kernels.available_memory(), draft_model)),
         vocab_size_(model.spec().vocab_size),
+        gives_score_(model.spec().gives_score),
         core_(model, kernels, config_, draft_model),
         inbox_(std::make_shared<Inbox>(max_unfinished(config_))),
         stats_(core_.stats()),
@@ -71,11 +81,13 @@ class Engine::Impl {
   ~Impl() { close(); }
 
   std::unique_ptr<RequestHandle> submit(Request request) {
+    refuse_own_thread();
     if (inbox_->closed()) refuse_closed();
     auto channel = std::make_shared<Channel>();
     auto handle = std::make_unique<Handle>(channel, inbox_);
     try {
       check_request(request, vocab_size_);
+      if (gives_score_) check_scored(request);
       if (request.sequence_start) check_length(request, 0, config_.session_len);
     } catch (const Error& error) {
       ++num_refused_;
@@ -111,15 +123,26 @@ class Engine::Impl {
   const EngineConfig& config() const { return config_; }
   bool closed() const { return inbox_->closed(); }
 
+  bool on_own_thread() const { return engine_of_thread == this; }
+
   void close() {
+    refuse_own_thread();
     inbox_->close();
     const std::lock_guard lock(join_mutex_);
     if (thread_.joinable()) thread_.join();
   }
 
  private:
+  void refuse_own_thread() const {
+    if (on_own_thread())
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "a logits processor cannot use or close the engine that it runs in: it would wait for itself");
+  }
+
   void run() {
     pthread_setname_np(pthread_self(), "lmd-engine");
+    engine_of_thread = this;
     Commands commands = inbox_->drain(/*busy=*/false);
     while (!inbox_->closed()) {
       bool published = false;
@@ -164,6 +187,7 @@ class Engine::Impl {
 
   const EngineConfig config_;
   const int64_t vocab_size_;
+  const bool gives_score_;
   EngineCore core_;  // the thread's own
   std::shared_ptr<Inbox> inbox_;
   std::atomic<int64_t> num_refused_{0};
@@ -183,6 +207,7 @@ EngineStats Engine::stats() const { return impl_->stats(); }
 int64_t Engine::session_len() const { return impl_->config().session_len; }
 const EngineConfig& Engine::config() const { return impl_->config(); }
 bool Engine::closed() const { return impl_->closed(); }
+bool Engine::on_own_thread() const { return impl_->on_own_thread(); }
 void Engine::close() { impl_->close(); }
 
 }  // namespace lmdeploy

@@ -117,6 +117,8 @@ class Engine {
   const EngineConfig& config() const;
   /// Whether close() has been called.
   bool closed() const;
+  /// Whether the caller is the engine's thread, in a logits processor: it can neither submit nor close.
+  bool on_own_thread() const;
   /// Ends all requests with kAbort, joins the thread. A second call does nothing.
   void close();
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <new>
 #include <span>
@@ -20,7 +19,7 @@ ErrorCode code_of(const std::exception& error) {
                                                                 : ErrorCode::kInternal;
 }
 
-bool only_reads(const Request& request) { return request.score_prompt || request.max_new_tokens == 0; }
+bool only_reads(const Request& request) { return request.max_new_tokens == 0; }
 
 // Sequence length at which the request ends.
 int64_t max_length_of(const Request& request, int64_t prompt_end, int64_t session_len) {
@@ -34,7 +33,8 @@ int64_t max_length_of(const Request& request, int64_t prompt_end, int64_t sessio
 }
 
 int64_t rows_from_of(const Request& request, int64_t prompt_begin) {
-  const bool all = request.score_prompt || request.logits == LogitsOutput::kAll;
+  const bool all = request.score_prompt || request.num_prompt_logprobs >= 0 ||
+                   request.logits == OutputRows::kAll || request.hidden_states == OutputRows::kAll;
   return all ? prompt_begin : Sequence::kNoRows;
 }
 
@@ -145,7 +145,8 @@ bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhil
   begin_step(plan);
   bool called = false;
   try {
-    logits_.set(model_.forward(buffers_.fill(plan, groups_.size()), pool_.view()));
+    const TensorView logits = model_.forward(buffers_.fill(plan, groups_.size()), pool_.view());
+    logits_.set(logits, model_.hidden_states());
     if (meanwhile && kernels_.has_own_memory()) {
       meanwhile();
       called = true;
@@ -184,9 +185,8 @@ void EngineCore::commit(const StepPlan& plan) {
     count_first_step(active);
     active.read_prompt_rows(entry, logits_, row);
     row += entry.num_rows;
-    Draw& draw = draws_.emplace_back(Draw{.active = &active, .entry = &entry, .row = row - 1});
+    draws_.push_back({.active = &active, .entry = &entry, .row = row - 1});
     row += static_cast<int64_t>(entry.guesses.size());
-    if (!std::isfinite(active.prompt_nll)) draw.error = "the model's logits for the prompt are not finite";
   }
   draw();
   for (const Draw& draw : draws_) settle(draw);
@@ -197,11 +197,12 @@ void EngineCore::commit(const StepPlan& plan) {
 void EngineCore::draw() {
   open_.clear();
   for (Draw& draw : draws_)
-    if (draw.entry->completes && draw.active->generates() && draw.error.empty()) open_.push_back(&draw);
+    if (draw.entry->completes && draw.active->generates() && draw.active->failure.empty())
+      open_.push_back(&draw);
   while (!open_.empty()) {
     samples_.clear();
     for (const Draw* draw : open_)
-      samples_.push_back(draw->active->sample_input(draw->row + draw->count, logits_.device().cols()));
+      samples_.push_back(draw->active->sample_input(draw->row + draw->count, logits_));
     const std::span<const SampleResult> results = sampler_.sample(logits_, samples_);
     size_t next = 0;
     std::erase_if(open_, [&](Draw* draw) {
@@ -214,23 +215,22 @@ void EngineCore::draw() {
 // Whether the token after this one can be drawn in this step too.
 bool EngineCore::accept(Draw& draw, const SampleResult& result, int64_t row) {
   ActiveRequest& active = *draw.active;
-  draw.error = active.grammar_error.empty() ? result.error : active.grammar_error;
-  if (!draw.error.empty()) return false;
+  if (active.failure.empty()) active.failure = result.error;
+  if (!active.failure.empty()) return false;
   draw.reason = active.accept(result, logits_, row);
-  draw.error = active.grammar_error;
   const std::span<const int> guesses = draw.entry->guesses;
   const auto i = static_cast<size_t>(draw.count++);
   const bool guessed = i < guesses.size() && guesses[i] == result.token;
   if (guessed) ++draw.num_accepted;
-  return guessed && draw.error.empty() && draw.reason == FinishReason::kNone;
+  return guessed && active.failure.empty() && draw.reason == FinishReason::kNone;
 }
 
 void EngineCore::settle(const Draw& draw) {
   ActiveRequest& active = *draw.active;
   const StepEntry& entry = *draw.entry;
-  if (!draw.error.empty()) {
+  if (!active.failure.empty()) {
     if (draw.num_accepted > 0) finish(active, FinishReason::kNone);  // what came before
-    fail(active, ErrorCode::kInternal, draw.error);
+    fail(active, ErrorCode::kInternal, std::move(active.failure));
     return;
   }
   // The keys of the last token drawn are computed in the next step, whether it was guessed or not.
@@ -383,7 +383,9 @@ void EngineCore::carry_out(EndSessionCommand& command) {
 }
 
 void EngineCore::finish(ActiveRequest& active, FinishReason reason) {
-  const bool says_something = !active.output.token_ids.empty() || !active.output.logits.empty();
+  const RequestOutput& said = active.output;
+  const bool says_something = !said.token_ids.empty() || !said.prompt_logprobs.empty() ||
+                              !said.logits.empty() || !said.hidden_states.empty();
   if (reason == FinishReason::kNone && !says_something) return;
   counters_.generated_tokens += static_cast<int64_t>(active.output.token_ids.size());
   RequestOutput output = active.take_output(reason);

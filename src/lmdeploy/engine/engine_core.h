@@ -77,7 +77,6 @@ class EngineCore {
     int64_t count = 0;         // tokens drawn
     int64_t num_accepted = 0;  // of them, as guessed
     FinishReason reason = FinishReason::kNone;
-    std::string error = {};
   };
 
   void carry_out(Commands& commands);

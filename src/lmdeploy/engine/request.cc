@@ -67,8 +67,8 @@ void check_request(const Request& request, int64_t vocab_size) {
     refuse("sequence_start is false but session_id is 0: name the session to continue");
   if (request.session_id == 0 && !request.sequence_end)
     refuse("sequence_end is false but session_id is 0: name the session to keep");
-  if (request.score_prompt && request.input_ids.size() < 2)
-    refuse(cat("score_prompt needs at least 2 input_ids, found ", request.input_ids.size()));
+  for (const LogitsProcessor& processor : request.logits_processors)
+    if (!processor) refuse("logits_processors has an empty function");
   check_range("min_new_tokens", request.min_new_tokens >= 0, static_cast<double>(request.min_new_tokens),
               "0 or more");
   check_range("repetition_ngram_size", request.repetition_ngram_size >= 0, request.repetition_ngram_size,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,11 +31,17 @@ struct SamplingParams {
   uint64_t seed = 0;  // draws depend on (seed, number of tokens drawn in the session) alone
 };
 
-/// Rows of the model's own logits. kGeneration: row i predicts generated token i. kAll: a row for each of
-/// input_ids (the last one predicts the first generated token), then one for each generated token but the
-/// last. The row that predicts a stop id that is not part of the output is left out, unless it belongs to an
-/// input id.
-enum class LogitsOutput { kNone, kGeneration, kAll };
+/// Rows of the model's own logits or hidden states. kGeneration: row i predicts generated token i; where
+/// nothing is generated, the row of the last of input_ids. kAll: a row for each of input_ids (the last one
+/// predicts the first generated token), then one for each generated token but the last. The row that predicts
+/// a stop id that is not part of the output is left out, unless it belongs to an input id.
+enum class OutputRows { kNone, kGeneration, kAll };
+
+/// What a request's owner does to the logits of its next token, before penalties, bias and masks. `tokens`:
+/// history, prompt and what has been generated. `logits`: [vocab_size], to be changed, or replaced by as many
+/// others. What it throws ends the request with those words. Called on the engine's thread, while all other
+/// requests wait; it cannot use the engine that it runs in. Destroyed on any thread.
+using LogitsProcessor = std::function<void(std::span<const int> tokens, std::vector<float>& logits)>;
 
 struct Request {
   uint64_t session_id = 0;     // 0: a session of its own that ends with the request
@@ -56,10 +63,13 @@ struct Request {
   /// >= 0: that many alternatives a token, and the chosen one: log-softmax of the model's own logits, before
   /// penalties, temperature and filters.
   int num_logprobs = -1;
-  LogitsOutput logits = LogitsOutput::kNone;
-  /// Only the sum of -log p(id[i+1] | history, id[..i]) over the n - 1 pairs of input_ids; nothing is
-  /// generated and the request ends with kLength.
+  /// The same of input_ids but the first, each given the ids before it.
+  int num_prompt_logprobs = -1;
+  OutputRows logits = OutputRows::kNone;
+  OutputRows hidden_states = OutputRows::kNone;  // the output of the final norm
+  /// The sum of -log p(id[i+1] | history, id[..i]) over the n - 1 pairs of input_ids.
   bool score_prompt = false;
+  std::vector<LogitsProcessor> logits_processors;  // one after the other
 };
 
 /// Throws Error(kInvalidArgument) naming the field, what was found and what was expected. Checks all that
@@ -87,12 +97,14 @@ struct RequestTimes {
 /// What became known since the last one. Outputs that a reader has not fetched are merged.
 struct RequestOutput {
   std::vector<int> token_ids;
-  std::vector<TokenLogprobs> logprobs;  // one per token id, when asked for
-  std::vector<float> logits;            // rows of [vocab_size], when asked for
-  int64_t prompt_tokens = 0;            // input_ids of this request
-  int64_t cached_tokens = 0;            // of those, taken from the prefix cache
-  int64_t generated_tokens = 0;         // so far, in all
-  int64_t session_tokens = 0;           // tokens the session holds after this output
+  std::vector<TokenLogprobs> logprobs;         // one per token id, when asked for
+  std::vector<TokenLogprobs> prompt_logprobs;  // of input_ids but the first, when asked for
+  std::vector<float> logits;                   // rows of [head_size], when asked for
+  std::vector<float> hidden_states;            // rows of [hidden_size], when asked for
+  int64_t prompt_tokens = 0;                   // input_ids of this request
+  int64_t cached_tokens = 0;                   // of those, taken from the prefix cache
+  int64_t generated_tokens = 0;                // so far, in all
+  int64_t session_tokens = 0;                  // tokens the session holds after this output
   RequestTimes times = {};
   double prompt_nll = 0;                        // score_prompt
   FinishReason finish = FinishReason::kNone;    // set in the last output only

@@ -8,21 +8,17 @@
 #include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
-namespace {
 
 TokenLogprobs log_probabilities(std::span<const float> row, float max, int token, int count,
-                                DrawScratch& scratch) {
+                                std::vector<Candidate>& candidates) {
   const double total = log_sum_exp(row, max);
   const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - total); };
   TokenLogprobs out;
   out.chosen = logprob(row[static_cast<size_t>(token)]);
-  select_top(row, count, scratch.candidates);
-  for (const Candidate& candidate : scratch.candidates)
-    out.top.emplace_back(candidate.id, logprob(candidate.logit));
+  select_top(row, count, candidates);
+  for (const Candidate& candidate : candidates) out.top.emplace_back(candidate.id, logprob(candidate.logit));
   return out;
 }
-
-}  // namespace
 
 std::string no_finite_logits(const SampleInput& input, float max) {
   return cat("the model's logits for token ", input.tokens.size(), " have the maximum ", max,
@@ -31,8 +27,9 @@ std::string no_finite_logits(const SampleInput& input, float max) {
 
 std::string no_token_left(float max) {
   return cat(
-      "after penalties, logit_bias, response_format, bad words and min_new_tokens the largest logit is ", max,
-      ": no token is left to draw");
+      "after logits_processors, penalties, logit_bias, response_format, bad words and min_new_tokens the "
+      "largest logit is ",
+      max, ": no token is left to draw");
 }
 
 Sampler::Sampler(ThreadPool& threads)
@@ -61,22 +58,21 @@ void Sampler::sample_one(ConstTensorView logits, const SampleInput& input, Scrat
     result.error = no_finite_logits(input, max);
     return;
   }
-  std::span<const float> final_row = row;
-  float final_max = max;
+  std::span<const float> final_row = input.processed.empty() ? row : input.processed;
   if (needs_processing(input)) {
-    scratch.processed.assign(row.begin(), row.end());
+    scratch.processed.assign(final_row.begin(), final_row.end());
     scratch.counts.resize(row.size());
     process_logits(scratch.processed, input, scratch.counts);
     final_row = scratch.processed;
-    final_max = max_logit(final_row);
-    if (!std::isfinite(final_max)) {
-      result.error = no_token_left(final_max);
-      return;
-    }
+  }
+  const float final_max = final_row.data() == row.data() ? max : max_logit(final_row);
+  if (!std::isfinite(final_max)) {
+    result.error = no_token_left(final_max);
+    return;
   }
   result.token = draw_token(final_row, final_max, *input.params, input.draw, scratch.draw);
   if (input.num_logprobs >= 0)
-    result.logprobs = log_probabilities(row, max, result.token, input.num_logprobs, scratch.draw);
+    result.logprobs = log_probabilities(row, max, result.token, input.num_logprobs, scratch.draw.candidates);
 }
 
 }  // namespace lmdeploy

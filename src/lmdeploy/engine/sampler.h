@@ -20,6 +20,10 @@ struct SampleResult {
   std::string error;       // NaN or +inf among the logits, or every token banned
 };
 
+/// Of `token` and the `count` best ones: log-softmax of the row, whose maximum is `max`, finite.
+TokenLogprobs log_probabilities(std::span<const float> row, float max, int token, int count,
+                                std::vector<Candidate>& candidates);
+
 // Why there is no token; `max`: the largest logit, NaN where there is one.
 std::string no_finite_logits(const SampleInput& input, float max);
 std::string no_token_left(float max);

@@ -11,59 +11,17 @@
 #include <set>
 
 #include "lmdeploy/core/random.h"
+#include "lmdeploy/engine/exact_sampling.h"
 #include "lmdeploy/engine/softmax.h"
 
 namespace lmdeploy {
 namespace {
 
+using testing::exact_logits;
+using testing::exact_probabilities;
+using testing::expect_distribution;
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-/// The rules of SamplingParams, one after the other, as the documentation states them.
-std::vector<double> exact_logits(const std::vector<float>& raw, const SampleInput& in) {
-  const SamplingParams& p = *in.params;
-  std::vector<double> logits(raw.begin(), raw.end());
-  std::map<int, int> generated;
-  for (size_t i = static_cast<size_t>(in.generated_begin); i < in.tokens.size(); ++i)
-    ++generated[in.tokens[i]];
-  for (const int id : std::set<int>(in.tokens.begin(), in.tokens.end())) {
-    double& l = logits[static_cast<size_t>(id)];
-    l = l < 0 ? l * p.repetition_penalty : l / p.repetition_penalty;
-  }
-  for (const auto& [id, count] : generated)
-    logits[static_cast<size_t>(id)] -= p.presence_penalty + p.frequency_penalty * count;
-  for (const auto& [id, bias] : p.logit_bias) logits[static_cast<size_t>(id)] += bias;
-  for (const std::vector<int>& word : p.bad_words) {
-    const size_t head = word.size() - 1;
-    if (head <= in.tokens.size() &&
-        std::equal(word.begin(), word.end() - 1, in.tokens.end() - static_cast<int64_t>(head)))
-      logits[static_cast<size_t>(word.back())] = -kInf;
-  }
-  for (const int id : in.banned_ids) logits[static_cast<size_t>(id)] = -kInf;
-  return logits;
-}
-
-std::vector<double> exact_probabilities(const std::vector<float>& raw, const SampleInput& in) {
-  const SamplingParams& p = *in.params;
-  const std::vector<double> logits = exact_logits(raw, in);
-  std::vector<size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
-  std::vector<double> out(logits.size(), 0);
-  if (p.temperature == 0) {
-    out[order[0]] = 1;
-    return out;
-  }
-  if (p.top_k > 0 && order.size() > static_cast<size_t>(p.top_k)) order.resize(static_cast<size_t>(p.top_k));
-  std::vector<double> weights;
-  for (const size_t id : order) weights.push_back(std::exp((logits[id] - logits[order[0]]) / p.temperature));
-  double total = std::accumulate(weights.begin(), weights.end(), 0.0), sum = 0;
-  size_t kept = 0;
-  while (kept < weights.size() && (kept == 0 || sum < p.top_p * total)) sum += weights[kept++];
-  while (kept > 1 && weights[kept - 1] < p.min_p * weights[0]) --kept;
-  total = std::accumulate(weights.begin(), weights.begin() + static_cast<int64_t>(kept), 0.0);
-  for (size_t i = 0; i < kept; ++i) out[order[i]] = weights[i] / total;
-  return out;
-}
 
 std::vector<float> random_logits(Rng& rng, size_t vocab_size, double spread) {
   std::vector<float> logits(vocab_size);
@@ -95,7 +53,7 @@ class SamplerTest : public ::testing::Test {
     std::vector<int64_t> counts(row.size(), 0);
     const Logits logits({row});
     std::vector<SampleInput> batch(1000, input);
-    for (int64_t done = 0; done < num_draws; done += 1000) {
+    for (int64_t done = 0; done < num_draws; done += static_cast<int64_t>(batch.size())) {
       for (size_t i = 0; i < batch.size(); ++i) batch[i].draw = static_cast<uint64_t>(done) + i;
       for (const SampleResult& result : sampler_.sample(logits, batch)) {
         EXPECT_EQ(result.error, "");
@@ -108,36 +66,6 @@ class SamplerTest : public ::testing::Test {
   ThreadPool threads_{2};
   Sampler sampler_{threads_};
 };
-
-/// Pearson's statistic against its 1 - 1e-6 quantile (Wilson-Hilferty: the cube root of chi2/df is nearly
-/// normal). Cells with fewer than 5 expected draws are taken together.
-void expect_distribution(const std::vector<int64_t>& counts, const std::vector<double>& probabilities,
-                         int64_t num_draws) {
-  double chi2 = 0, rare_want = 0, rare_got = 0;
-  int cells = 0;
-  const auto add = [&](double got, double want) {
-    if (want <= 0) return;
-    chi2 += (got - want) * (got - want) / want;
-    ++cells;
-  };
-  for (size_t id = 0; id < counts.size(); ++id) {
-    const double want = probabilities[id] * static_cast<double>(num_draws);
-    const auto got = static_cast<double>(counts[id]);
-    EXPECT_TRUE(probabilities[id] > 0 || counts[id] == 0) << "token " << id << " is filtered out";
-    if (want >= 5) {
-      add(got, want);
-    } else {
-      rare_want += want;
-      rare_got += got;
-    }
-  }
-  add(rare_got, rare_want);
-  const double df = cells - 1;
-  if (df < 1) return;
-  const double spread = 2 / (9 * df);
-  const double quantile = df * std::pow(1 - spread + 4.7534 * std::sqrt(spread), 3);
-  EXPECT_LT(chi2, quantile) << cells << " cells";
-}
 
 struct DrawCase {
   const char* name;
@@ -163,8 +91,8 @@ TEST_P(DrawTest, DrawsWithTheExactProbabilities) {
   params.seed = 20240607;
   SampleInput input;
   input.params = &params;
-  constexpr int64_t kDraws = 60000;
-  expect_distribution(count_draws(logits, input, kDraws), exact_probabilities(logits, input), kDraws);
+  const int64_t num_draws = testing::num_test_draws(60000);
+  expect_distribution(count_draws(logits, input, num_draws), exact_probabilities(logits, input), num_draws);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -178,6 +106,90 @@ INSTANTIATE_TEST_SUITE_P(
                       DrawCase{"top_p_nearly_1", 300, 3, 1, 0, 0.99999f, 0},
                       DrawCase{"min_p", 50, 6, 1, 0, 1, 0.1f}, DrawCase{"min_p_1", 50, 6, 1, 0, 1, 1},
                       DrawCase{"all_filters", 50, 4, 0.7f, 20, 0.9f, 0.05f}),
+    [](const auto& param) { return param.param.name; });
+
+/// What changes logits, alone and with the filters that come after it.
+struct RuleCase {
+  const char* name;
+  void (*set)(SamplingParams& params);
+  bool bans_stops = false;  // min_new_tokens
+};
+void PrintTo(const RuleCase& c, std::ostream* out) { *out << c.name; }
+
+class RuleTest : public SamplerTest, public ::testing::WithParamInterface<RuleCase> {};
+
+TEST_P(RuleTest, DrawsWithTheExactProbabilities) {
+  const std::vector<int> tokens = {3, 3, 17, 8, 5, 9, 5, 5, 11}, stops = {0, 1, 2, 30};
+  Rng rng(30);
+  const std::vector<float> logits = random_logits(rng, 40, 5);
+  SamplingParams params;
+  params.temperature = 1;
+  params.seed = 991;
+  GetParam().set(params);
+  SampleInput input;
+  input.params = &params;
+  input.tokens = tokens;
+  input.generated_begin = 4;
+  if (GetParam().bans_stops) input.banned_ids = stops;
+  const std::vector<double> want = exact_probabilities(logits, input);
+  SamplingParams none = params;
+  none.repetition_penalty = 1;
+  none.presence_penalty = none.frequency_penalty = 0;
+  none.logit_bias.clear();
+  none.bad_words.clear();
+  SampleInput plain;
+  plain.params = &none;
+  EXPECT_NE(want, exact_probabilities(logits, plain)) << "the rule changes something";
+  const int64_t num_draws = testing::num_test_draws(60000);
+  expect_distribution(count_draws(logits, input, num_draws), want, num_draws);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sampler, RuleTest,
+    ::testing::Values(RuleCase{"repetition", [](SamplingParams& p) { p.repetition_penalty = 1.7f; }},
+                      RuleCase{"repetition_below_1", [](SamplingParams& p) { p.repetition_penalty = 0.6f; }},
+                      RuleCase{"presence", [](SamplingParams& p) { p.presence_penalty = 1.5f; }},
+                      RuleCase{"frequency", [](SamplingParams& p) { p.frequency_penalty = -0.7f; }},
+                      RuleCase{"bias",
+                               [](SamplingParams& p) {
+                                 p.logit_bias = {{7, 2.5f}, {31, -100.0f}};
+                               }},
+                      RuleCase{"bad_words",
+                               [](SamplingParams& p) {
+                                 p.bad_words = {{6}, {5, 11, 9}, {2, 4}};
+                               }},
+                      RuleCase{"min_new_tokens", [](SamplingParams&) {}, true},
+                      RuleCase{"penalties_and_top_p",
+                               [](SamplingParams& p) {
+                                 p.repetition_penalty = 1.3f;
+                                 p.presence_penalty = 0.4f;
+                                 p.frequency_penalty = 0.3f;
+                                 p.top_p = 0.85f;
+                               }},
+                      RuleCase{"bias_and_top_k",
+                               [](SamplingParams& p) {
+                                 p.logit_bias = {{7, 3.0f}, {20, 1.0f}};
+                                 p.top_k = 6;
+                                 p.temperature = 1.4f;
+                               }},
+                      RuleCase{"bad_words_and_min_p",
+                               [](SamplingParams& p) {
+                                 p.bad_words = {{22}, {11, 19}};
+                                 p.min_p = 0.08f;
+                               }},
+                      RuleCase{"everything",
+                               [](SamplingParams& p) {
+                                 p.temperature = 0.8f;
+                                 p.repetition_penalty = 1.2f;
+                                 p.presence_penalty = 0.5f;
+                                 p.frequency_penalty = 0.2f;
+                                 p.logit_bias = {{7, 2.0f}, {9, -1.0f}};
+                                 p.bad_words = {{21}, {11, 22}};
+                                 p.top_k = 15;
+                                 p.top_p = 0.95f;
+                                 p.min_p = 0.02f;
+                               },
+                               true}),
     [](const auto& param) { return param.param.name; });
 
 TEST_F(SamplerTest, TopKHasNoCap) {

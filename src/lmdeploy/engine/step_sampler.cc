@@ -31,7 +31,7 @@ std::span<const SampleResult> StepSampler::sample(StepLogits& logits, std::span<
 
 // False where the device cannot do it.
 bool StepSampler::add_draw(const SampleInput& input, int64_t vocab_size) {
-  if (input.num_logprobs >= 0 || input.keeps_row) return false;
+  if (input.num_logprobs >= 0 || input.keeps_row || !input.processed.empty()) return false;
   const SamplingParams& params = *input.params;
   const size_t first_edit = edits_.size();
   if (needs_processing(input)) {

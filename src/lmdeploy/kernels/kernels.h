@@ -449,8 +449,13 @@ struct CudaStatus {
   std::string problem;  // "" when there are devices
 };
 CudaStatus cuda_status();
+struct CudaOptions {
+  /// linear() sums each row in one order whatever the number of tokens, as the CPU does: no tensor cores.
+  bool batch_invariant = false;
+};
 /// On the first device, with activations in f16, bf16 or f32. Throws Error(kUnsupported) with the problem.
-std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype);
+std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype,
+                                           const CudaOptions& options = {});
 
 /// Dequantises (or widens) `count` elements, a multiple of block_size(dtype), exactly as ggml's reference
 /// does: f32 products and sums in its order. Any float or quantised kind.

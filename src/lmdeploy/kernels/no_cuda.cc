@@ -8,7 +8,7 @@ int cuda_toolkit_version() { return 0; }
 
 CudaStatus cuda_status() { return {.devices = {}, .problem = "this build has no CUDA back end"}; }
 
-std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool>, DType) {
+std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool>, DType, const CudaOptions&) {
   throw Error(ErrorCode::kUnsupported, cuda_status().problem);
 }
 

@@ -24,6 +24,7 @@ class Decoder final : public Model {
   }
   std::span<const KvGroup> kv_groups() const override { return groups_.groups; }
   TensorView forward(const StepInput& input, const KvCacheView& cache) override;
+  ConstTensorView hidden_states() const override { return hidden(normed_, arrays_.logit_rows().cols()); }
   size_t weight_bytes() const override { return weights_.bytes(); }
   size_t buffer_bytes() const override {
     return residual_.bytes() + normed_.bytes() + branch_.bytes() + space_.bytes() + logits_.bytes();
@@ -54,6 +55,7 @@ class Decoder final : public Model {
   void finish_attention(int64_t layer, ConstTensorView attended);
   void run_mlp(int64_t layer, int64_t rows);
   void finish_branch(int64_t rows, Slot out_norm, int64_t layer);
+  ConstTensorView head_input(ConstTensorView normed) const;
   void compute_logits(int64_t rows);
   void grow_logits(int64_t rows);
 
@@ -102,7 +104,7 @@ class Decoder final : public Model {
   Tensor normed_;    // [tokens, hidden]: what a block reads
   Tensor branch_;    // [tokens, hidden]: what a block adds
   Workspace space_;
-  Tensor logits_;  // [rows, vocab], grows up to limits_.logit_rows
+  Tensor logits_;  // [rows, head_size], grows up to limits_.logit_rows
   StepRecordings recordings_;
 };
 
@@ -216,7 +218,7 @@ TensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
     recordings_.run(recording_key(step), [&] { run(step); });
   else
     run(step);
-  if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.vocab_size}};
+  if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.head_size()}};
   return logits_.view().slice_rows(0, num_rows);
 }
 
@@ -308,7 +310,15 @@ void Decoder::grow_logits(int64_t rows) {
   if (rows <= have) return;
   const int64_t capacity = std::min(limits_.logit_rows, std::max({rows, 2 * have, int64_t{8}}));
   logits_ = Tensor();  // free before allocating: nobody reads the old rows
-  logits_ = Tensor(kernels_.wide_dtype(), {capacity, spec_.vocab_size}, kernels_.allocator());
+  logits_ = Tensor(kernels_.wide_dtype(), {capacity, spec_.head_size()}, kernels_.allocator());
+}
+
+ConstTensorView Decoder::head_input(ConstTensorView normed) const {
+  if (!spec_.score_mlp) return normed;
+  const TensorView up = hidden(branch_, normed.dim(0));
+  kernels_.linear(up, normed, weights_.matrix(Slot::kScoreUp), weights_.vector(Slot::kScoreUpBias));
+  kernels_.activate(up, up, Activation::kRelu);
+  return up;
 }
 
 void Decoder::compute_logits(int64_t rows) {
@@ -316,7 +326,8 @@ void Decoder::compute_logits(int64_t rows) {
   kernels_.add_norm(normed, hidden(residual_, rows), hidden(branch_, rows),
                     *weights_.vector(Slot::kFinalNorm), norm_options(Slot::kFinalNormBias));
   observe_layer(spec_.num_layers - 1, rows, "");
-  kernels_.linear(logits, normed, weights_.matrix(Slot::kLmHead), weights_.vector(Slot::kLmHeadBias));
+  kernels_.linear(logits, head_input(normed), weights_.matrix(Slot::kLmHead),
+                  weights_.vector(Slot::kLmHeadBias));
   if (spec_.logit_scale != 1) kernels_.scale(logits, spec_.logit_scale);
   if (spec_.logit_soft_cap > 0) kernels_.soft_cap(logits, spec_.logit_soft_cap);
   observe("logits", logits);

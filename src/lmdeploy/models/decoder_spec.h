@@ -124,6 +124,8 @@ struct DecoderSpec {
   bool tied_embedding = false;
   bool learned_positions = false;  // an embedding of max_positions rows is added to the tokens'
   bool head_bias = false;
+  bool gives_score = false;     // a reward model: the head gives one score of each token, not logits
+  bool score_mlp = false;       // that head has a layer of its own, with ReLU
   bool unit_head_rows = false;  // each row of the output matrix is divided by its norm
   float embedding_scale = 1;
   float residual_scale = 1;  // of what a block adds to the stream
@@ -132,6 +134,8 @@ struct DecoderSpec {
 
   std::vector<int> eos_ids;  // of config.json
 
+  /// Columns of what forward() gives.
+  int64_t head_size() const { return gives_score ? 1 : vocab_size; }
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   bool has_latent() const { return latent.kv_rank > 0; }

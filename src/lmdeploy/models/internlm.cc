@@ -1,6 +1,7 @@
-// models/internlm.cc -- InternLM 7B and 20B, InternLM2 and 2.5, InternLM3.
+// models/internlm.cc -- InternLM 7B and 20B, InternLM2 and 2.5 with its reward model, InternLM3.
 // Source: modeling_internlm.py of internlm/internlm-chat-7b, modeling_internlm2.py of internlm2_5-7b-chat and
-// modeling_internlm3.py of internlm3-8b-instruct, with their config.json and index files.
+// internlm2-7b-reward, modeling_internlm3.py of internlm3-8b-instruct, with their config.json and index
+// files.
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/models/decoder.h"
@@ -45,6 +46,13 @@ DecoderSpec read_internlm2(const ConfigReader& cfg) {
   return s;
 }
 
+DecoderSpec read_internlm2_reward(const ConfigReader& cfg) {
+  DecoderSpec s = read_internlm2(cfg);
+  s.gives_score = true;
+  s.tied_embedding = false;  // the head has one row
+  return s;
+}
+
 DecoderSpec read_internlm3(const ConfigReader& cfg) {
   DecoderSpec s = read_llama_like(cfg);
   s.qkv_bias = cfg.get("qkv_bias", false);
@@ -52,29 +60,36 @@ DecoderSpec read_internlm3(const ConfigReader& cfg) {
   return s;
 }
 
-constexpr WeightRule kInternLm2Rules[] = {
-    {Slot::kEmbed, "model.tok_embeddings.weight", Dim::kVocab, Dim::kHidden},
-    {Slot::kAttentionNorm, "model.layers.{l}.attention_norm.weight", Dim::kHidden},
-    {Slot::kQkv, "model.layers.{l}.attention.wqkv.weight", Dim::kQkv, Dim::kHidden, 0, nullptr,
-     Stored::kGroupedQkv},
-    {Slot::kQkvBias, "model.layers.{l}.attention.wqkv.bias", Dim::kQkv, Dim::kNone, 0, with_qkv_bias,
-     Stored::kGroupedQkv},
-    {Slot::kO, "model.layers.{l}.attention.wo.weight", Dim::kHidden, Dim::kQ},
-    {Slot::kOBias, "model.layers.{l}.attention.wo.bias", Dim::kHidden, Dim::kNone, 0, with_o_bias},
-    {Slot::kMlpNorm, "model.layers.{l}.ffn_norm.weight", Dim::kHidden},
-    {Slot::kUp, "model.layers.{l}.feed_forward.w1.weight", Dim::kInner, Dim::kHidden, 0},
-    {Slot::kUp, "model.layers.{l}.feed_forward.w3.weight", Dim::kInner, Dim::kHidden, 1},
-    {Slot::kDown, "model.layers.{l}.feed_forward.w2.weight", Dim::kHidden, Dim::kInner},
-    {Slot::kFinalNorm, "model.norm.weight", Dim::kHidden},
-    {Slot::kLmHead, "output.weight", Dim::kVocab, Dim::kHidden, 0, untied},
+constexpr std::array kInternLm2Body = {
+    WeightRule{Slot::kEmbed, "model.tok_embeddings.weight", Dim::kVocab, Dim::kHidden},
+    WeightRule{Slot::kAttentionNorm, "model.layers.{l}.attention_norm.weight", Dim::kHidden},
+    WeightRule{Slot::kQkv, "model.layers.{l}.attention.wqkv.weight", Dim::kQkv, Dim::kHidden, 0, nullptr,
+               Stored::kGroupedQkv},
+    WeightRule{Slot::kQkvBias, "model.layers.{l}.attention.wqkv.bias", Dim::kQkv, Dim::kNone, 0,
+               with_qkv_bias, Stored::kGroupedQkv},
+    WeightRule{Slot::kO, "model.layers.{l}.attention.wo.weight", Dim::kHidden, Dim::kQ},
+    WeightRule{Slot::kOBias, "model.layers.{l}.attention.wo.bias", Dim::kHidden, Dim::kNone, 0, with_o_bias},
+    WeightRule{Slot::kMlpNorm, "model.layers.{l}.ffn_norm.weight", Dim::kHidden},
+    WeightRule{Slot::kUp, "model.layers.{l}.feed_forward.w1.weight", Dim::kInner, Dim::kHidden, 0},
+    WeightRule{Slot::kUp, "model.layers.{l}.feed_forward.w3.weight", Dim::kInner, Dim::kHidden, 1},
+    WeightRule{Slot::kDown, "model.layers.{l}.feed_forward.w2.weight", Dim::kHidden, Dim::kInner},
+    WeightRule{Slot::kFinalNorm, "model.norm.weight", Dim::kHidden},
 };
+constexpr auto kInternLm2Rules =
+    join(kInternLm2Body,
+         std::array{WeightRule{Slot::kLmHead, "output.weight", Dim::kVocab, Dim::kHidden, 0, untied}});
+constexpr auto kInternLm2RewardRules =
+    join(kInternLm2Body, std::array{WeightRule{Slot::kLmHead, "v_head.weight", Dim::kOne, Dim::kHidden}});
 constexpr WeightTable kLlamaWeights[] = {{"", llama::kRules}};
 constexpr WeightTable kInternLm2Weights[] = {{"", kInternLm2Rules}};
+constexpr WeightTable kInternLm2RewardWeights[] = {{"", kInternLm2RewardRules}};
 
 }  // namespace
 
 const ModelFamily kInternLm = {"InternLMForCausalLM", read_internlm, kLlamaWeights, make_decoder};
 const ModelFamily kInternLm2 = {"InternLM2ForCausalLM", read_internlm2, kInternLm2Weights, make_decoder};
+const ModelFamily kInternLm2Reward = {"InternLM2ForRewardModel", read_internlm2_reward,
+                                      kInternLm2RewardWeights, make_decoder};
 const ModelFamily kInternLm3 = {"InternLM3ForCausalLM", read_internlm3, kLlamaWeights, make_decoder};
 
 }  // namespace lmdeploy

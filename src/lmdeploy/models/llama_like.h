@@ -84,8 +84,8 @@ namespace llama {
 
 inline constexpr WeightRule kEmbed = {Slot::kEmbed, "model.embed_tokens.weight", Dim::kVocab, Dim::kHidden};
 inline constexpr WeightRule kHead = {Slot::kLmHead, "lm_head.weight", Dim::kVocab, Dim::kHidden, 0, untied};
-inline constexpr std::array kEnds = {kEmbed, WeightRule{Slot::kFinalNorm, "model.norm.weight", Dim::kHidden},
-                                     kHead};
+inline constexpr WeightRule kFinalNorm = {Slot::kFinalNorm, "model.norm.weight", Dim::kHidden};
+inline constexpr std::array kEnds = {kEmbed, kFinalNorm, kHead};
 
 inline constexpr std::array kNorms = {
     WeightRule{Slot::kAttentionNorm, "model.layers.{l}.input_layernorm.weight", Dim::kHidden},

@@ -62,10 +62,13 @@ class Model {
   virtual KvLayout kv_layout(DType dtype, int64_t block_len) const = 0;
   /// At least one.
   virtual std::span<const KvGroup> kv_groups() const = 0;
-  /// Logits [logit_rows, vocab_size] of Kernels::wide_dtype() in the kernels' memory, valid until the next
+  /// Logits [logit_rows, head_size] of Kernels::wide_dtype() in the kernels' memory, valid until the next
   /// call; what the caller does to them does not matter. Keys and values of all tokens of the step are in the
   /// cache before the next one reads it.
   virtual TensorView forward(const StepInput& input, const KvCacheView& cache) = 0;
+  /// What the last forward() made its logits from, the output of the final norm: [logit_rows, hidden_size] of
+  /// the kernels' activation type, in their memory, valid until the next call.
+  virtual ConstTensorView hidden_states() const = 0;
   virtual size_t weight_bytes() const = 0;
   /// Of the buffers that steps work in; pages that no step has touched take no memory.
   virtual size_t buffer_bytes() const = 0;

@@ -126,7 +126,7 @@ std::vector<double> read_rope_factors(const Checkpoint& checkpoint, const Decode
 
 // The flag decides; without an output matrix in the files the embedding serves as one either way.
 void decide_tied(const Checkpoint& checkpoint, std::span<const WeightRule> rules, DecoderSpec& spec) {
-  if (spec.tied_embedding || has_tensor_for(checkpoint, rules, Slot::kLmHead)) return;
+  if (spec.tied_embedding || spec.gives_score || has_tensor_for(checkpoint, rules, Slot::kLmHead)) return;
   LMD_LOG(kInfo, "load ", checkpoint.path(), ": no output matrix, the embedding is used as one");
   spec.tied_embedding = true;
 }

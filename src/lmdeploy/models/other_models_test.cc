@@ -53,7 +53,7 @@ TEST(OtherModels, SayWhatTheyAreAndWhatToUseInstead) {
                                                        {"Qwen2Model", "another head"},
                                                        {"MistralModel", "another head"},
                                                        {"LlamaForSequenceClassification", "another head"},
-                                                       {"InternLM2ForRewardModel", "another head"},
+                                                       {"LlamaForRewardModel", "another head"},
                                                        {"LLaDAModelLM", "diffusion"},
                                                        {"OPTForCausalLM", "family"},
                                                        {"gguf:mamba", "recurrent"},

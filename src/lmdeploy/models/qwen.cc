@@ -1,7 +1,8 @@
-// models/qwen.cc -- Qwen 1.5, 2, 2.5 and 3, dense and with experts.
+// models/qwen.cc -- Qwen 1.5, 2, 2.5 and 3, dense and with experts, and Qwen 2.5's reward model.
 // Source: config.json and model.safetensors.index.json of Qwen/Qwen2.5-7B-Instruct, Qwen1.5-MoE-A2.7B,
-// Qwen3-4B and Qwen3-30B-A3B; modeling_qwen2.py, modeling_qwen2_moe.py, modeling_qwen3.py and
-// modeling_qwen3_moe.py in transformers 4.51 and 5.0 (fused experts).
+// Qwen3-4B, Qwen3-30B-A3B and Qwen2.5-Math-RM-72B with its modeling_qwen2_rm.py; modeling_qwen2.py,
+// modeling_qwen2_moe.py, modeling_qwen3.py and modeling_qwen3_moe.py in transformers 4.51 and 5.0 (fused
+// experts).
 #include <algorithm>
 #include <string>
 
@@ -33,6 +34,13 @@ DecoderSpec read_qwen2_like(const ConfigReader& cfg, int64_t default_kv_heads) {
 }
 
 DecoderSpec read_qwen2(const ConfigReader& cfg) { return read_qwen2_like(cfg, 32); }
+
+DecoderSpec read_qwen2_reward(const ConfigReader& cfg) {
+  DecoderSpec s = read_qwen2(cfg);
+  s.gives_score = s.score_mlp = true;
+  s.tied_embedding = false;  // the head has one row
+  return s;
+}
 
 DecoderSpec read_qwen3_like(const ConfigReader& cfg, int64_t default_kv_heads, int64_t default_head_dim) {
   DecoderSpec s = read_llama_like(cfg, {.default_kv_heads = default_kv_heads,
@@ -84,6 +92,15 @@ constexpr std::array kSharedExpert = {
                0, with_shared_expert},
 };
 
+constexpr std::array kScoreHead = {
+    WeightRule{Slot::kScoreUp, "score.0.weight", Dim::kHidden, Dim::kHidden},
+    WeightRule{Slot::kScoreUpBias, "score.0.bias", Dim::kHidden},
+    WeightRule{Slot::kLmHead, "score.2.weight", Dim::kOne, Dim::kHidden},
+    WeightRule{Slot::kLmHeadBias, "score.2.bias", Dim::kOne},
+};
+
+constexpr auto kQwen2RewardRules = join(std::array{llama::kEmbed, llama::kFinalNorm}, llama::kNorms,
+                                        llama::kAttention, llama::kMlp, kScoreHead);
 constexpr auto kQwen3Rules =
     join(llama::kEnds, llama::kNorms, llama::kAttention, llama::kHeadNorms, llama::kMlp);
 constexpr auto kQwen2MoeRules = join(llama::kRules, llama::kExperts, kSharedExpert);
@@ -94,6 +111,7 @@ constexpr auto kQwen3MoeFusedRules = join(kQwen3Rules, llama::kFusedExperts);
 constexpr auto kQwen3MoeStackedRules = join(kQwen3Rules, llama::kStackedExperts);
 
 constexpr WeightTable kQwen2Weights[] = {{"", llama::kRules}};
+constexpr WeightTable kQwen2RewardWeights[] = {{"", kQwen2RewardRules}};
 constexpr WeightTable kQwen3Weights[] = {{"", kQwen3Rules}};
 constexpr WeightTable kQwen2MoeWeights[] = {{".mlp.experts.gate_up_proj", kQwen2MoeFusedRules},
                                             {llama::kStackedMarker, kQwen2MoeStackedRules},
@@ -106,6 +124,8 @@ constexpr WeightTable kQwen3MoeWeights[] = {{".mlp.experts.gate_up_proj", kQwen3
 
 const ModelFamily kQwen2 = {"Qwen2ForCausalLM", read_qwen2, kQwen2Weights, make_decoder};
 const ModelFamily kQwen2Moe = {"Qwen2MoeForCausalLM", read_qwen2_moe, kQwen2MoeWeights, make_decoder};
+const ModelFamily kQwen2Reward = {"Qwen2ForRewardModel", read_qwen2_reward, kQwen2RewardWeights,
+                                  make_decoder};
 const ModelFamily kQwen3 = {"Qwen3ForCausalLM", read_qwen3, kQwen3Weights, make_decoder};
 const ModelFamily kQwen3Moe = {"Qwen3MoeForCausalLM", read_qwen3_moe, kQwen3MoeWeights, make_decoder};
 

@@ -23,8 +23,10 @@ enum class Slot : uint8_t {
   kPositions,  // [max_positions, hidden]
   kFinalNorm,  // [hidden]
   kFinalNormBias,
-  kLmHead,      // [vocab, hidden]
-  kLmHeadBias,  // [vocab]
+  kLmHead,      // [head_size, hidden]
+  kLmHeadBias,  // [head_size]
+  kScoreUp,     // [hidden, hidden], of a score_mlp
+  kScoreUpBias,
   // Attention.
   kAttentionNorm,  // [hidden], of its input
   kAttentionNormBias,

@@ -93,7 +93,7 @@ std::unique_ptr<ResponseStream> Pipeline::chat(ChatSession& session, const std::
   gen_config.validate();
   if (session.session_id == 0) session.session_id = impl_->next_session_id();
   std::vector<int> ids = encode_turn(impl_->encoder(), session, prompt, options);
-  if (!impl_->builder().fits(ids.size())) return impl_->reject(ids.size());
+  if (!impl_->builder().fits(ids.size(), gen_config)) return impl_->reject(ids.size());
 
   const int64_t held = held_prefix(session, ids);
   PreparedRequest prepared = impl_->builder().build(ids, gen_config);

@@ -82,7 +82,8 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkp
       .int8_activations = config.int8_activations.value_or(takes_int8_activations(config.dtype, checkpoint))};
   if (!uses_cuda(config)) return make_cpu_kernels(threads, on_cpu);
   try {
-    return make_cuda_kernels(threads, cuda_dtype(config.dtype, checkpoint));
+    return make_cuda_kernels(threads, cuda_dtype(config.dtype, checkpoint),
+                             {.batch_invariant = config.deterministic});
   } catch (const Error& error) {
     if (config.device_type == "cuda") throw;
     LMD_LOG(kWarning, "models run on the CPU: ", error.what());

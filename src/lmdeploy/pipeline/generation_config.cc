@@ -40,8 +40,8 @@ void check_logit_bias(const std::vector<std::pair<int, float>>& logit_bias) {
 void GenerationConfig::validate() const {
   constexpr int kMaxChoices = 16384;
   if (n < 1 || n > kMaxChoices) refuse("n", n, cat("1 to ", kMaxChoices));
-  if (max_new_tokens && *max_new_tokens < 1)
-    refuse("max_new_tokens", *max_new_tokens, "at least 1 (or none: as many as fit)");
+  if (max_new_tokens && *max_new_tokens < 0)
+    refuse("max_new_tokens", *max_new_tokens, "0 or more (or none: as many as fit)");
   if (min_new_tokens < 0) refuse("min_new_tokens", min_new_tokens, "0 or more");
   if (top_k < 0) refuse("top_k", top_k, "0 (no limit) or more");
   check_range("top_p", top_p, 0, 1);
@@ -52,6 +52,7 @@ void GenerationConfig::validate() const {
   check_range("presence_penalty", presence_penalty, -2, 2);
   check_range("frequency_penalty", frequency_penalty, -2, 2);
   if (logprobs && *logprobs < 0) refuse("logprobs", *logprobs, "0 or more");
+  if (prompt_logprobs && *prompt_logprobs < 0) refuse("prompt_logprobs", *prompt_logprobs, "0 or more");
   check_words("stop_words", stop_words);
   check_words("bad_words", bad_words);
   check_ids("stop_token_ids", stop_token_ids);

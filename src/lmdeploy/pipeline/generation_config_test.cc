@@ -31,7 +31,7 @@ TEST(GenerationConfig, BadValuesNameFieldAndRange) {
   const std::vector<BadField> bad = {
       {"n", "0", [](GenerationConfig& c) { c.n = 0; }},
       {"n", "1 to 16384", [](GenerationConfig& c) { c.n = 100000000; }},
-      {"max_new_tokens", "0", [](GenerationConfig& c) { c.max_new_tokens = 0; }},
+      {"max_new_tokens", "-1", [](GenerationConfig& c) { c.max_new_tokens = -1; }},
       {"min_new_tokens", "-1", [](GenerationConfig& c) { c.min_new_tokens = -1; }},
       {"top_k", "-1", [](GenerationConfig& c) { c.top_k = -1; }},
       {"top_p", "1.5", [](GenerationConfig& c) { c.top_p = 1.5f; }},

@@ -17,6 +17,8 @@ RequestDefaults request_defaults(const ModelInfo& info) {
   defaults.eos_ids = info.eos_ids;
   if (info.chat_template) defaults.template_stop_words = info.chat_template->stop_words();
   defaults.vocab_size = info.spec.vocab_size;
+  defaults.hidden_size = info.spec.hidden_size;
+  defaults.gives_score = info.spec.gives_score;
   defaults.session_len = info.session_len;
   return defaults;
 }
@@ -47,20 +49,28 @@ std::shared_ptr<Runtime> Pipeline::Impl::runtime() const {
   return runtime_;
 }
 
+bool Pipeline::Impl::on_engine_thread() const {
+  const std::lock_guard lock(mutex_);
+  return runtime_ != nullptr && runtime_->engine->on_own_thread();
+}
+
+// The engine's thread may use the runtime until it has ended.
 void Pipeline::Impl::close() {
   std::shared_ptr<Runtime> runtime;
   {
     const std::lock_guard lock(mutex_);
-    runtime = std::exchange(runtime_, nullptr);
+    runtime = runtime_;
   }
-  if (!runtime) return;
+  if (runtime == nullptr) return;
   runtime->engine->close();
   if (info_.config.speculative) LMD_LOG(kInfo, speculative_report(runtime->engine->stats().speculative));
+  const std::lock_guard lock(mutex_);
+  runtime_.reset();
 }
 
 std::unique_ptr<ResponseStream> Pipeline::Impl::start(Runtime& runtime, std::vector<int> input_ids,
                                                       const GenerationConfig& gen_config) const {
-  if (!builder_.fits(input_ids.size())) {
+  if (!builder_.fits(input_ids.size(), gen_config)) {
     gen_config.validate();
     return reject(input_ids.size());
   }
@@ -144,6 +154,8 @@ const PipelineConfig& Pipeline::config() const { return impl_->info().config; }
 const DecoderSpec& Pipeline::spec() const { return impl_->info().spec; }
 int64_t Pipeline::session_len() const { return impl_->info().session_len; }
 const std::vector<int>& Pipeline::eos_ids() const { return impl_->info().eos_ids; }
+
+bool Pipeline::on_engine_thread() const { return impl_->on_engine_thread(); }
 
 void Pipeline::close() { impl_->close(); }
 

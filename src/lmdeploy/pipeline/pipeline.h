@@ -54,6 +54,8 @@ struct PipelineConfig {
   /// takes_int8_activations().
   std::optional<bool> int8_activations;
   std::optional<SpeculativeOptions> speculative;
+  /// A request's ids depend on nothing else that runs: on the CPU always so; on CUDA products are slower.
+  bool deterministic = false;
   std::optional<ChatTemplateConfig> chat_template;
   std::function<void(int64_t done, int64_t total)> progress;  // bytes of the checkpoint
   std::optional<HubConfig> hub;                               // unset: nothing is downloaded
@@ -65,7 +67,7 @@ struct PipelineConfig {
 /// mean "not given".
 struct GenerationConfig {
   int n = 1;
-  std::optional<int64_t> max_new_tokens = 512;  // unset: what fits
+  std::optional<int64_t> max_new_tokens = 512;  // unset: what fits; 0: the prompt is only read
   bool do_sample = false;                       // false: greedy, whatever top_k ... say
   float top_p = 1, min_p = 0, temperature = 0.8f;
   int top_k = 50;
@@ -81,8 +83,11 @@ struct GenerationConfig {
   bool skip_special_tokens = true;
   bool spaces_between_special_tokens = true;
   bool include_stop_str_in_output = false;
-  std::optional<int> logprobs;  // top-n per token
-  LogitsOutput output_logits = LogitsOutput::kNone;
+  std::optional<int> logprobs;         // top-n per token
+  std::optional<int> prompt_logprobs;  // the same of the prompt's tokens
+  OutputRows output_logits = OutputRows::kNone, output_last_hidden_state = OutputRows::kNone;
+  bool return_ppl = false;                         // Response::ppl
+  std::vector<LogitsProcessor> logits_processors;  // see there
   int repetition_ngram_size = 0, repetition_ngram_threshold = 0;
   std::vector<std::pair<int, float>> logit_bias;
   /// What the answer's text must be; compiled on the thread that starts the prompt
@@ -100,18 +105,21 @@ struct GenerationConfig {
 /// role/content objects), or ids as they are.
 using Prompt = std::variant<std::string, Json, std::vector<int>>;
 
-/// After a stop word in the text, token_ids (and logprobs, logits, generate_token_len) still hold the tokens
-/// that spell it, up to the one that completed it; `text` ends before it. A stop id is in neither, unless
-/// include_stop_str_in_output.
+/// After a stop word in the text, token_ids (and logprobs, logits, hidden states, generate_token_len) still
+/// hold the tokens that spell it, up to the one that completed it; `text` ends before it. A stop id is in
+/// neither, unless include_stop_str_in_output.
 struct Response {
   std::string text;
   int64_t generate_token_len = 0, input_token_len = 0;
   FinishReason finish_reason = FinishReason::kNone;
   std::vector<int> token_ids;
   std::vector<std::vector<std::pair<int, float>>>
-      logprobs;               // per token: id -> log probability, the chosen one included
-  std::vector<float> logits;  // rows of [vocab_size]
-  int64_t index = 0;          // which prompt
+      logprobs;                                // per token: id -> log probability, the chosen one included
+  std::vector<TokenLogprobs> prompt_logprobs;  // of the prompt's tokens but the first
+  std::vector<float> logits;                   // rows of [vocab_size]
+  std::vector<float> last_hidden_state;        // rows of [hidden_size]
+  std::optional<double> ppl;                   // as get_ppl() of the prompt, in the last piece
+  int64_t index = 0;                           // which prompt
   int64_t cached_tokens = 0;
   RequestTimes times = {};
   std::optional<ErrorCode> error_code;
@@ -194,6 +202,8 @@ class Pipeline {
 
   /// Mean negative log-likelihood per token (nats) of each id list; every list needs at least two ids.
   std::vector<double> get_ppl(const std::vector<std::vector<int>>& input_ids);
+  /// What a reward model says of each id list, after its last id. Throws Error(kUnsupported) for others.
+  std::vector<double> get_reward_score(const std::vector<std::vector<int>>& input_ids);
 
   /// For requests to engine(): what submit() would ask of their tokens; nullptr without a response_format.
   std::shared_ptr<const TokenGrammar> grammar(const GenerationConfig& gen_config) const;
@@ -207,6 +217,8 @@ class Pipeline {
                         const RunOptions& options = {}) const;
 
   Engine& engine();
+  /// As Engine::on_own_thread(); false after close().
+  bool on_engine_thread() const;
   /// nullptr for a checkpoint without tokenizer: then prompts must be ids and text stays empty.
   std::shared_ptr<const Tokenizer> tokenizer() const;
   std::shared_ptr<const ChatTemplate> chat_template() const;

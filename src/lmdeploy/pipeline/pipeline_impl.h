@@ -21,6 +21,7 @@ class Pipeline::Impl {
   /// What runs on it keeps it alive. Throws Error(kClosed) after close().
   std::shared_ptr<Runtime> runtime() const;
   void close();
+  bool on_engine_thread() const;
 
   const ModelInfo& info() const { return info_; }
   const PromptEncoder& encoder() const { return encoder_; }

@@ -38,6 +38,8 @@ void RequestBuilder::check(const GenerationConfig& gen_config) const {
 }
 
 void RequestBuilder::check_fields(const GenerationConfig& gen_config) const {
+  if (defaults_.gives_score)
+    throw Error(ErrorCode::kUnsupported, "a reward model gives scores and no text: use get_reward_score");
   gen_config.validate();
   check_vocabulary(gen_config);
   check_words(gen_config);
@@ -59,11 +61,17 @@ PreparedRequest RequestBuilder::build(std::vector<int> input_ids, const Generati
   prepared.request.repetition_ngram_size = std::max(gen_config.repetition_ngram_size, 0);
   prepared.request.repetition_ngram_threshold = std::max(gen_config.repetition_ngram_threshold, 0);
   prepared.request.num_logprobs = gen_config.logprobs.value_or(-1);
+  prepared.request.num_prompt_logprobs = gen_config.prompt_logprobs.value_or(-1);
   prepared.request.logits = gen_config.output_logits;
+  prepared.request.hidden_states = gen_config.output_last_hidden_state;
+  prepared.request.score_prompt = gen_config.return_ppl;
+  prepared.request.logits_processors = gen_config.logits_processors;
   prepared.text.skip_special_tokens = gen_config.skip_special_tokens;
   prepared.text.include_stop = gen_config.include_stop_str_in_output;
   prepared.text.min_new_tokens = gen_config.min_new_tokens;
   prepared.text.vocab_size = defaults_.vocab_size;
+  prepared.text.hidden_size = defaults_.hidden_size;
+  prepared.text.has_ppl = gen_config.return_ppl;
   if (!gen_config.ignore_eos) set_stop_rules(gen_config, prepared);
   return prepared;
 }
@@ -127,7 +135,7 @@ void RequestBuilder::set_stop_rules(const GenerationConfig& gen_config, Prepared
 }
 
 int64_t RequestBuilder::clamp_new_tokens(const GenerationConfig& gen_config, size_t num_prompt_tokens) const {
-  LMD_CHECK(fits(num_prompt_tokens), num_prompt_tokens);
+  LMD_CHECK(fits(num_prompt_tokens, gen_config), num_prompt_tokens);
   const int64_t space = defaults_.session_len - static_cast<int64_t>(num_prompt_tokens);
   const int64_t wanted = gen_config.max_new_tokens.value_or(space);
   // No prompt length in the text, so that the log shows it once and not for every prompt.

@@ -23,7 +23,9 @@ struct RequestDefaults {
   std::vector<int> eos_ids;                    // ascending
   std::vector<std::string> template_stop_words;
   int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
   int64_t session_len = 0;
+  bool gives_score = false;  // a reward model: it answers nothing
 };
 
 /// Immutable; thread-safe.
@@ -38,9 +40,10 @@ class RequestBuilder {
   void check(const GenerationConfig& gen_config) const;
   /// Of its response_format, compiled now or lately; nullptr when any text will do. Throws as build().
   std::shared_ptr<const TokenGrammar> grammar_of(const GenerationConfig& gen_config) const;
-  /// There must be room for one new token at least.
-  bool fits(size_t num_prompt_tokens) const {
-    return static_cast<int64_t>(num_prompt_tokens) < defaults_.session_len;
+  /// There must be room for one new token at least, where any is wanted.
+  bool fits(size_t num_prompt_tokens, const GenerationConfig& gen_config) const {
+    const int64_t wanted = gen_config.max_new_tokens == 0 ? 0 : 1;
+    return static_cast<int64_t>(num_prompt_tokens) + wanted <= defaults_.session_len;
   }
   /// What a caller whose prompt does not fit is told.
   Response rejection(size_t num_prompt_tokens) const;

@@ -75,9 +75,13 @@ TEST(RequestBuilder, BadWordsAndBadIds) {
 
 TEST(RequestBuilder, F40_F41_LengthLimits) {
   const RequestBuilder builder = make_builder();
-  EXPECT_FALSE(builder.fits(65));
-  EXPECT_FALSE(builder.fits(64));
-  EXPECT_TRUE(builder.fits(63));
+  EXPECT_FALSE(builder.fits(65, {}));
+  EXPECT_FALSE(builder.fits(64, {}));
+  EXPECT_TRUE(builder.fits(63, {}));
+  GenerationConfig reads;
+  reads.max_new_tokens = 0;
+  EXPECT_TRUE(builder.fits(64, reads)) << "nothing is generated";
+  EXPECT_FALSE(builder.fits(65, reads));
   const Response rejection = builder.rejection(65);
   EXPECT_EQ(rejection.finish_reason, FinishReason::kLength);
   EXPECT_EQ(rejection.text, "");

@@ -37,7 +37,12 @@ void append_piece(Response& whole, const Response& piece) {
   whole.text += piece.text;
   whole.token_ids.insert(whole.token_ids.end(), piece.token_ids.begin(), piece.token_ids.end());
   whole.logprobs.insert(whole.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
+  whole.prompt_logprobs.insert(whole.prompt_logprobs.end(), piece.prompt_logprobs.begin(),
+                               piece.prompt_logprobs.end());
   whole.logits.insert(whole.logits.end(), piece.logits.begin(), piece.logits.end());
+  whole.last_hidden_state.insert(whole.last_hidden_state.end(), piece.last_hidden_state.begin(),
+                                 piece.last_hidden_state.end());
+  if (piece.ppl) whole.ppl = piece.ppl;
   whole.generate_token_len = piece.generate_token_len;
   whole.input_token_len = piece.input_token_len;
   whole.cached_tokens = piece.cached_tokens;

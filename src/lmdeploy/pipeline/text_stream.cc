@@ -14,6 +14,10 @@ std::vector<std::pair<int, float>> with_chosen(const TokenLogprobs& logprobs, in
   return all;
 }
 
+void drop_rows(std::vector<float>& rows, size_t count, int64_t width) {
+  rows.resize(rows.size() - std::min(count * static_cast<size_t>(width), rows.size()));
+}
+
 }  // namespace
 
 TextStream::TextStream(std::shared_ptr<const Tokenizer> tokenizer, TextStreamOptions options)
@@ -70,16 +74,19 @@ void TextStream::keep_tokens(RequestOutput& output, size_t count) const {
   const size_t dropped = output.token_ids.size() - count;
   output.token_ids.resize(count);
   if (output.logprobs.size() > count) output.logprobs.resize(count);
-  const size_t logits_dropped = dropped * static_cast<size_t>(options_.vocab_size);
-  if (!output.logits.empty())
-    output.logits.resize(output.logits.size() - std::min(logits_dropped, output.logits.size()));
+  drop_rows(output.logits, dropped, options_.vocab_size);
+  drop_rows(output.hidden_states, dropped, options_.hidden_size);
 }
 
 void TextStream::move_results(RequestOutput& output, Response& piece) const {
   for (size_t i = 0; i < output.logprobs.size(); ++i)
     piece.logprobs.push_back(with_chosen(output.logprobs[i], output.token_ids[i]));
   piece.token_ids = std::move(output.token_ids);
+  piece.prompt_logprobs = std::move(output.prompt_logprobs);
   piece.logits = std::move(output.logits);
+  piece.last_hidden_state = std::move(output.hidden_states);
+  if (options_.has_ppl && finished_ && output.prompt_tokens > 1)
+    piece.ppl = output.prompt_nll / static_cast<double>(output.prompt_tokens - 1);
   piece.generate_token_len = num_tokens_;
   piece.input_token_len = output.prompt_tokens;
   piece.cached_tokens = output.cached_tokens;

@@ -18,6 +18,8 @@ struct TextStreamOptions {
   bool include_stop = false;   // the stop word or stop id is part of the answer
   int64_t min_new_tokens = 0;  // stop words count from this token on
   int64_t vocab_size = 0;      // columns of a row of logits
+  int64_t hidden_size = 0;     // of a row of hidden states
+  bool has_ppl = false;        // the prompt is scored
 };
 
 /// One answer. Feed it each RequestOutput in order; not thread-safe.

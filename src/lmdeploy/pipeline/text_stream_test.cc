@@ -103,14 +103,16 @@ TEST(TextStream, StopWordsWaitForMinNewTokens) {
 
 TEST(TextStream, TokensPastTheStopWordAreDropped) {
   TextStream stream(std::make_shared<ScriptedTokenizer>(std::vector<Piece>{{"a"}, {"."}, {"b"}}),
-                    {.stop_words = {"."}, .vocab_size = 3});
+                    {.stop_words = {"."}, .vocab_size = 3, .hidden_size = 2});
   RequestOutput merged = output_of({0, 1, 2, 2}, FinishReason::kLength);
   merged.logprobs.resize(4, {.chosen = -1, .top = {{0, -0.5f}}});
   merged.logits.assign(12, 1.0f);
+  merged.hidden_states.assign(8, 1.0f);
   const Response piece = stream.push(std::move(merged));
   EXPECT_TRUE(stream.stopped_by_text());
   EXPECT_EQ(piece.token_ids, (std::vector<int>{0, 1}));
   EXPECT_EQ(piece.logits.size(), 6u);
+  EXPECT_EQ(piece.last_hidden_state.size(), 4u);
   ASSERT_EQ(piece.logprobs.size(), 2u);
   EXPECT_EQ(piece.logprobs[0], (std::vector<std::pair<int, float>>{{0, -0.5f}}));
   EXPECT_EQ(piece.logprobs[1], (std::vector<std::pair<int, float>>{{0, -0.5f}, {1, -1.0f}}));

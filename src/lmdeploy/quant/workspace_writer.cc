@@ -326,6 +326,7 @@ std::string unusual_rest(const DecoderSpec& s) {
   if (s.norm != NormKind::kRms || s.norm_offset != 0 || s.norm_bias || !s.input_norms || s.output_norms)
     return "other norms than RMSNorm before each block";
   if (s.parallel || s.learned_positions) return "another order of blocks, or learned positions";
+  if (s.gives_score) return "a head that gives a score";
   if (s.has_experts()) return "experts";
   if (!s.gated || s.activation != Activation::kSilu || s.clamped_glu > 0 || s.mlp_bias) return "another MLP";
   if (s.head_bias || s.embedding_scale != 1 || s.residual_scale != 1 || s.logit_scale != 1 ||

@@ -28,6 +28,7 @@ std::optional<AnswerPiece> Answer::poll() {
   out.text = parse(*piece);
   out.token_ids = std::move(piece->token_ids);
   out.logprobs = std::move(piece->logprobs);
+  out.prompt_logprobs = std::move(piece->prompt_logprobs);
   out.finish = piece->finish_reason;
   out.error = error_of(*piece);
   has_tool_calls_ = has_tool_calls_ || !out.text.tool_calls.empty();

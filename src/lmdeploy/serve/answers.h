@@ -23,6 +23,7 @@ struct AnswerPiece {
   OutputDelta text;
   std::vector<int> token_ids;
   std::vector<std::vector<std::pair<int, float>>> logprobs;  // as Response::logprobs
+  std::vector<TokenLogprobs> prompt_logprobs;                // likewise
   FinishReason finish = FinishReason::kNone;                 // set in the last piece
   std::optional<ApiErrorInfo> error;                         // with kError
 };

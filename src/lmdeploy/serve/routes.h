@@ -56,7 +56,7 @@ http::Task<> chat_completions_qos(Service& service, http::Exchange& exchange);
 http::Task<> completions_qos(Service& service, http::Exchange& exchange);
 http::Task<> chat_interactive_qos(Service& service, http::Exchange& exchange);
 http::Task<> get_ppl(Service& service, http::Exchange& exchange);
-http::Response pooling(Service& service, const http::Request& request);
+http::Task<> pooling(Service& service, http::Exchange& exchange);
 http::Task<> sleep(Service& service, http::Exchange& exchange);
 http::Task<> wakeup(Service& service, http::Exchange& exchange);
 http::Response is_sleeping(Service& service, const http::Request& request);

@@ -7,8 +7,9 @@
 namespace lmdeploy {
 namespace cuda {
 
-CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype)
-    : threads_(std::move(threads)), dtype_(activation_dtype) {
+CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype,
+                         const CudaOptions& options)
+    : threads_(std::move(threads)), dtype_(activation_dtype), options_(options) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   const auto read = [](int& value, cudaDeviceAttr attribute) {
     check(cudaDeviceGetAttribute(&value, attribute, 0), "read a device's limits");
@@ -45,13 +46,14 @@ void CudaKernels::do_download(std::byte* host, const std::byte* device, size_t b
 
 }  // namespace cuda
 
-std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype) {
+std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype,
+                                           const CudaOptions& options) {
   const CudaStatus status = cuda_status();
   if (status.devices.empty()) throw Error(ErrorCode::kUnsupported, status.problem);
   if (activation_dtype != DType::kF32 && activation_dtype != DType::kF16 && activation_dtype != DType::kBF16)
     throw Error(ErrorCode::kUnsupported,
                 cat("the CUDA back end computes in f16, bf16 or f32, not in ", activation_dtype));
-  return std::make_unique<cuda::CudaKernels>(std::move(threads), activation_dtype);
+  return std::make_unique<cuda::CudaKernels>(std::move(threads), activation_dtype, options);
 }
 
 }  // namespace lmdeploy

@@ -32,7 +32,7 @@ struct ExpertWeights;
 
 class CudaKernels final : public Kernels {
  public:
-  CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype);
+  CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype, const CudaOptions& options);
   ~CudaKernels() override;
 
   std::string name() const override;
@@ -110,6 +110,7 @@ class CudaKernels final : public Kernels {
 
   const std::shared_ptr<ThreadPool> threads_;
   const DType dtype_;
+  const CudaOptions options_;
   cudaStream_t stream_ = nullptr;
   DeviceLimits device_;
   mutable Blas blas_;

@@ -18,9 +18,10 @@ constexpr int64_t kSliceBytes = int64_t{128} << 20;
 /// Where there is no other way: up to that many tokens for each weight, a row of it at a time.
 constexpr int64_t kMostTokensOfRows = 16;
 
-void run_tiles(const TileArgs& args, const WeightPart& part, cudaStream_t stream) {
+void run_tiles(const TileArgs& args, const WeightPart& part, bool batch_invariant, cudaStream_t stream) {
   if (part.integers.exists()) return run_integer_tiles(args, part.integers, stream);
-  if (args.tokens <= kMostTokensOfRows * args.weights.count && run_rows(args, part.dtype, stream)) return;
+  const bool few = args.tokens <= kMostTokensOfRows * args.weights.count && !batch_invariant;
+  if (few && run_rows(args, part.dtype, stream)) return;
   (is_quantized(part.dtype) ? run_quant_tiles : run_float_tiles)(args, part.dtype, stream);
 }
 
@@ -92,9 +93,11 @@ MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
 
 // Where a kernel of this back end beats the library: few tokens. With weights of 16 bits, which x matches,
 // each block of it reads all tokens: beyond eight of them L1 must hold them.
-bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const DeviceLimits& device) {
+bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const DeviceLimits& device,
+                      bool batch_invariant) {
   constexpr int64_t kL1Bytes = 160 << 10;
-  if (part.integers.exists()) return shape.tokens <= kMostIntegerTokens;
+  if (part.integers.exists()) return batch_invariant || shape.tokens <= kMostIntegerTokens;
+  if (batch_invariant) return false;
   const bool few =
       shape.tokens <= 8 || (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
   return few && device.major >= 8 && part.dtype == shape.type && shape.type != DType::kF32;
@@ -116,12 +119,12 @@ void with_type_and_bits(DType dtype, int bits, const Body& body) {
 }
 
 void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format, const Meeting& meeting,
-             cudaStream_t stream) {
+             bool batch_invariant, cudaStream_t stream) {
   with_type_and_bits(dtype, format.bits,
                      [&]<typename T, int kBits>(Type<T>, std::integral_constant<int, kBits>) {
                        if (!format.exists())
                          run_few_tokens<T>(args, stream);
-                       else if (args.tokens <= kMostFewTokens)
+                       else if (args.tokens <= kMostFewTokens || batch_invariant)
                          run_few_integers<T, kBits>(args, format, stream);
                        else
                          run_many_integers<T, kBits>(args, format, meeting, stream);
@@ -141,7 +144,7 @@ void CudaKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeigh
     TileArgs args = tile_args(part_out, x, part.rows, part.row_bytes);
     args.weights.bias = part_bias;
     args.weights.weights[0] = part.data;
-    run_tiles(args, part, stream_);
+    run_tiles(args, part, options_.batch_invariant, stream_);
   }
 }
 
@@ -157,7 +160,8 @@ void CudaKernels::do_linear_glu(TensorView out, TensorView up, ConstTensorView x
 bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
                                std::optional<Activation> glu) const {
   const MatmulShape shape = matmul_shape(out, x);
-  if (!suits_few_tokens(shape, part, device_) || !Blas::takes(shape, out.data(), x.data(), part.data) ||
+  if (!suits_few_tokens(shape, part, device_, options_.batch_invariant) ||
+      !Blas::takes(shape, out.data(), x.data(), part.data) ||
       (glu && part.integers.exists() && part.rows % 32 != 0))
     return false;
   const FewTokensArgs args = {.weight = part.data,
@@ -172,7 +176,7 @@ bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPa
                               .tokens = static_cast<int>(shape.tokens),
                               .glu = glu};
   const Meeting meeting = {device_.num_sms, &scratch_, reinterpret_cast<int32_t*>(arrivals_.data())};
-  run_few(args, x.dtype(), part.integers, meeting, stream_);
+  run_few(args, x.dtype(), part.integers, meeting, options_.batch_invariant, stream_);
   check_launch("linear", {shape.tokens, shape.rows, shape.cols});
   return true;
 }
@@ -199,6 +203,7 @@ bool CudaKernels::multiply_experts(TensorView out, ConstTensorView x, const Weig
 
 bool CudaKernels::multiply_by_blas(TensorView out, ConstTensorView x, const WeightPart& part,
                                    const float* bias) const {
+  if (options_.batch_invariant) return false;
   MatmulShape shape = matmul_shape(out, x);
   shape.accumulate = bias != nullptr;
   const bool as_is = part.dtype == x.dtype();
@@ -257,7 +262,7 @@ void CudaKernels::do_expert_linear(TensorView out, ConstTensorView x,
     for (const Call& call : calls)
       if (!multiply_experts(out.slice_cols(call.part->first_row, call.part->rows), x, *call.part,
                             call.args.weights))
-        run_tiles(call.args, *call.part, stream_);
+        run_tiles(call.args, *call.part, options_.batch_invariant, stream_);
   }
 }
 

@@ -1,5 +1,7 @@
 // POST /get_ppl, /pooling.
+#include "lmdeploy/http/request_id.h"
 #include "lmdeploy/serve/api_error.h"
+#include "lmdeploy/serve/generation.h"
 #include "lmdeploy/serve/json_answer.h"
 #include "lmdeploy/serve/routes.h"
 
@@ -27,6 +29,22 @@ Json ppl_answer(const std::vector<double>& values, bool single) {
   return body;
 }
 
+Json pooling_answer(const std::string& model, const std::vector<std::vector<int>>& inputs,
+                    const std::vector<double>& scores) {
+  JsonArray data;
+  int64_t num_tokens = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    data.push_back(JsonObject{{"index", i}, {"object", "pooling"}, {"data", scores[i]}});
+    num_tokens += static_cast<int64_t>(inputs[i].size());
+  }
+  return JsonObject{{"id", "pool-" + http::random_name(24)},
+                    {"object", "list"},
+                    {"created", unix_time()},
+                    {"model", model},
+                    {"data", std::move(data)},
+                    {"usage", JsonObject{{"prompt_tokens", num_tokens}, {"total_tokens", num_tokens}}}};
+}
+
 }  // namespace
 
 const Fields& ppl_fields() {
@@ -48,16 +66,19 @@ http::Task<> get_ppl(Service& service, http::Exchange& exchange) {
 
 const Fields& pooling_fields() {
   static const Fields fields = {{"model", FieldType::kString, "Name of the model"},
-                                {"input", FieldType::kTextOrIds, "A text or token ids, or several"}};
+                                {"input", FieldType::kTextOrIds, "A text or token ids, or several", true}};
   return fields;
 }
 
-http::Response pooling(Service&, const http::Request&) {
-  throw ApiError(
-      {400,
-       "pooling: this model generates text; scores need a reward model, which this version does not have",
-       {},
-       "unsupported_feature"});
+http::Task<> pooling(Service& service, http::Exchange& exchange) {
+  const Body body(exchange.request(), pooling_fields());
+  const std::string model = service.checked_model(body);
+  const auto place = co_await service.admission().enter(exchange);
+  const std::shared_ptr<Pipeline> pipeline = service.pipeline();
+  const std::vector<std::vector<int>> inputs = read_inputs(*body.find("input"), *pipeline);
+  std::vector<double> scores;
+  co_await exchange.offload([&] { scores = pipeline->get_reward_score(inputs); });
+  co_await exchange.respond(json_response(pooling_answer(model, inputs, scores)));
 }
 
 }  // namespace lmdeploy

@@ -1,7 +1,11 @@
 // POST /v1/completions.
+#include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "lmdeploy/http/request_id.h"
+#include "lmdeploy/pipeline/infilling.h"
 #include "lmdeploy/serve/api_error.h"
 #include "lmdeploy/serve/generation.h"
 #include "lmdeploy/serve/json_answer.h"
@@ -19,7 +23,9 @@ constexpr size_t kMaxPrompts = 2048;
 struct CompletionRequest {
   std::string model;
   GenerationRequest generation;
-  std::vector<std::string> echoes;  // what each answer begins with; empty without echo
+  std::vector<std::string> echoes;         // what each answer begins with; empty without echo
+  std::vector<std::vector<int>> echo_ids;  // the same as ids; empty unless their log probabilities are wanted
+  size_t num_choices = 1;                  // of each prompt: the best of generation.gen_config.n answers
   bool stream = false, include_usage = false, return_token_ids = false;
   std::optional<int> num_logprobs;
 };
@@ -37,8 +43,11 @@ Fields more_fields() {
   return {
       {"logprobs", FieldType::kInteger, "Alternatives at each token", false, 0, 20},
       {"echo", FieldType::kBool, "Begin the answer with the prompt", false, -kAny, kAny, false, "false"},
-      {"best_of", FieldType::kInteger, "Not supported beyond n", false, 1, 128},
-      {"suffix", FieldType::kString, "Not supported"},
+      {"best_of", FieldType::kInteger,
+       "Generate that many answers and give the n with the best mean log probability of a token", false, 1,
+       128},
+      {"suffix", FieldType::kString,
+       "The text after the answer; for models that have learnt to fill such gaps"},
       {"return_token_ids", FieldType::kBool, "Adds gen_tokens to answers", false, -kAny, kAny, false,
        "false"},
       {"user", FieldType::kString, "Accepted, not used"},
@@ -63,17 +72,59 @@ std::vector<Prompt> read_prompts(const Json& prompt) {
   return prompts;
 }
 
-void refuse_unsupported(const Body& body, const CompletionRequest& request, bool echo) {
-  if (!body.text("suffix").empty())
-    refuse_field(
-        "suffix",
-        "suffix: not supported; put the text around the gap into the prompt as the model expects it");
-  if (body.integer("best_of", 1) > body.integer("n", 1))
-    refuse_field("best_of", "best_of: not supported beyond n; ask for n answers and choose");
-  if (echo && request.num_logprobs)
-    refuse_field(
-        "echo",
-        "echo: log probabilities of the prompt are not supported; use /get_ppl, or leave logprobs out");
+/// max_tokens 0 only reads the prompt, for its log probabilities.
+Fields with_zero_tokens(Fields fields) {
+  for (Field& field : fields)
+    if (field.name == std::string_view("max_tokens") ||
+        field.name == std::string_view("max_completion_tokens"))
+      field.min = 0;
+  return fields;
+}
+
+void read_choices(const Body& body, CompletionRequest& request) {
+  const int64_t n = body.integer("n", 1), best_of = body.integer("best_of", n);
+  if (best_of < n)
+    refuse_field("best_of", cat("best_of: found ", best_of, "; expected at least n, which is ", n));
+  if (best_of > n && request.stream)
+    refuse_field("best_of", cat("best_of: found ", best_of, " and n ", n,
+                                ": which answers are the best is not known before all have ended; leave "
+                                "best_of or stream out"));
+  request.num_choices = static_cast<size_t>(n);
+  GenerationConfig& gen_config = request.generation.gen_config;
+  gen_config.n = static_cast<int>(best_of);
+  if (best_of > n && !gen_config.logprobs) gen_config.logprobs = 0;
+}
+
+Prompt with_suffix(const Prompt& prompt, const std::string& suffix, const Pipeline& pipeline,
+                   GenerationConfig& gen_config) {
+  const auto tokenizer = pipeline.tokenizer();
+  const InfillingForm* form = tokenizer == nullptr ? nullptr : infilling_form(*tokenizer);
+  if (form == nullptr)
+    refuse_field("suffix",
+                 "suffix: the model has no marks for it in its vocabulary; use a code model that has learnt "
+                 "infilling, or leave suffix out");
+  const auto* text = std::get_if<std::string>(&prompt);
+  if (text == nullptr) refuse_field("suffix", "suffix: needs prompts that are texts, not token ids");
+  const std::vector<int> ends = infilling_stop_ids(*form, *tokenizer);
+  gen_config.stop_token_ids.insert(gen_config.stop_token_ids.end(), ends.begin(), ends.end());
+  return infilling_prompt(*form, *text, suffix);
+}
+
+void read_prompts(const Body& body, const Pipeline& pipeline, CompletionRequest& request) {
+  RunOptions raw;
+  raw.do_preprocess = false;
+  const bool echo = body.flag("echo", false);
+  const std::string suffix = body.text("suffix");
+  GenerationConfig& gen_config = request.generation.gen_config;
+  if (echo && !suffix.empty()) refuse_field("echo", "echo: cannot be combined with suffix; leave one out");
+  if (echo) gen_config.prompt_logprobs = request.num_logprobs;
+  for (const Prompt& prompt : read_prompts(*body.find("prompt"))) {
+    PromptPreview preview =
+        pipeline.preview(suffix.empty() ? prompt : with_suffix(prompt, suffix, pipeline, gen_config), raw);
+    if (echo) request.echoes.push_back(std::move(preview.text));
+    if (gen_config.prompt_logprobs) request.echo_ids.push_back(preview.token_ids);
+    request.generation.prompts.push_back(std::move(preview.token_ids));
+  }
 }
 
 CompletionRequest read_request(const http::Request& http_request, const Service& service,
@@ -86,7 +137,6 @@ CompletionRequest read_request(const http::Request& http_request, const Service&
   SamplingDefaults defaults;
   defaults.max_tokens = 16;
   request.generation.gen_config = read_generation_config(body, defaults);
-  request.generation.gen_config.n = static_cast<int>(body.integer("n", 1));
   request.generation.session_id = body.integer("session_id", -1);
   request.generation.user = body.text("user_id");
   request.stream = body.flag("stream", false);
@@ -94,16 +144,8 @@ CompletionRequest read_request(const http::Request& http_request, const Service&
   if (const auto logprobs = body.integer("logprobs")) request.num_logprobs = static_cast<int>(*logprobs);
   request.generation.gen_config.logprobs = request.num_logprobs;
   request.return_token_ids = body.flag("return_token_ids", false);
-  const bool echo = body.flag("echo", false);
-  refuse_unsupported(body, request, echo);
-
-  RunOptions raw;
-  raw.do_preprocess = false;
-  for (const Prompt& prompt : read_prompts(*body.find("prompt"))) {
-    PromptPreview preview = pipeline.preview(prompt, raw);
-    if (echo) request.echoes.push_back(std::move(preview.text));
-    request.generation.prompts.push_back(std::move(preview.token_ids));
-  }
+  read_choices(body, request);
+  read_prompts(body, pipeline, request);
   return request;
 }
 
@@ -116,8 +158,11 @@ class CompletionWriter {
         per_prompt_(per_prompt),
         id_("cmpl-" + http::random_name(24)),
         created_(unix_time()),
-        offsets_(generation.answers().size()),
-        echo_sent_(generation.answers().size(), request.echoes.empty()) {}
+        echo_sent_(generation.answers().size(), request.echoes.empty()) {
+    if (!request.num_logprobs || tokenizer_ == nullptr) return;
+    for (size_t i = 0; i < generation.answers().size(); ++i)
+      logprobs_.push_back({CompletionLogprobs(*tokenizer_, *request.num_logprobs), 0});
+  }
 
   JsonObject head() const {
     return {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", request_.model}};
@@ -131,17 +176,30 @@ class CompletionWriter {
     return request_.echoes[piece.index / per_prompt_] + piece.text.content;
   }
 
-  Json logprobs(const AnswerPiece& piece) {
-    if (!request_.num_logprobs || tokenizer_ == nullptr) return nullptr;
-    return completion_logprobs(piece, *tokenizer_, *request_.num_logprobs, offsets_[piece.index]);
+  /// Takes the piece's log probabilities, after those of the prompt where it is echoed.
+  void read_logprobs(const AnswerPiece& piece) {
+    if (logprobs_.empty()) return;
+    auto& [lists, num_echoed] = logprobs_[piece.index];
+    if (!request_.echo_ids.empty()) {
+      const std::vector<int>& ids = request_.echo_ids[piece.index / per_prompt_];
+      if (num_echoed == 0 && !ids.empty()) lists.add_unscored(ids[num_echoed++]);
+      for (const TokenLogprobs& at : piece.prompt_logprobs) lists.add(ids[num_echoed++], at.chosen, at.top);
+    }
+    lists.add(piece);
+  }
+  /// Those that have not been given yet; null where none are wanted.
+  Json take_logprobs(size_t answer) {
+    return logprobs_.empty() ? Json(nullptr) : logprobs_[answer].lists.take();
   }
 
   std::string event(const AnswerPiece& piece) {
     const bool last = piece.finish != FinishReason::kNone;
+    read_logprobs(piece);
+    const bool has_logprobs = !logprobs_.empty() && !logprobs_[piece.index].lists.empty();
     JsonObject choice{{"index", piece.index},
                       {"text", text(piece)},
-                      {"logprobs", piece.token_ids.empty() ? Json(nullptr) : logprobs(piece)}};
-    if (choice["text"].as_string().empty() && piece.token_ids.empty() && !last) return {};
+                      {"logprobs", has_logprobs ? take_logprobs(piece.index) : Json(nullptr)}};
+    if (choice["text"].as_string().empty() && piece.token_ids.empty() && !has_logprobs && !last) return {};
     if (request_.return_token_ids) choice["gen_tokens"] = ids_json(piece.token_ids);
     choice["finish_reason"] = last ? Json(finish_name(piece.finish, false)) : Json(nullptr);
     JsonObject chunk = head();
@@ -164,44 +222,53 @@ class CompletionWriter {
   const size_t per_prompt_;
   const std::string id_;
   const int64_t created_;
-  std::vector<int64_t> offsets_;
+  struct AnswerLogprobs {
+    CompletionLogprobs lists;
+    size_t num_echoed = 0;  // tokens of the prompt in the lists so far
+  };
+  std::vector<AnswerLogprobs> logprobs_;  // of each answer; empty when not asked for
   std::vector<bool> echo_sent_;
 };
-
-/// Appends each list of `piece` to that of `whole`.
-void append_lists(Json& whole, const Json& piece) {
-  if (!piece.is_object()) return;
-  if (!whole.is_object()) {
-    whole = piece;
-    return;
-  }
-  for (auto& entry : whole.get_object())
-    for (const Json& item : piece.get_object().at(entry.key()).as_array())
-      entry.value().as_array().push_back(item);
-}
 
 /// One answer as it grows.
 struct WholeChoice {
   std::string text;
-  Json logprobs;
   std::vector<int> ids;
+  double sum_logprob = 0;
   FinishReason finish = FinishReason::kNone;
+
+  double mean_logprob() const { return ids.empty() ? 0 : sum_logprob / static_cast<double>(ids.size()); }
 };
 
 void append(WholeChoice& choice, const AnswerPiece& piece, CompletionWriter& writer) {
   choice.text += writer.text(piece);
-  append_lists(choice.logprobs, writer.logprobs(piece));
+  writer.read_logprobs(piece);
   choice.ids.insert(choice.ids.end(), piece.token_ids.begin(), piece.token_ids.end());
+  for (size_t i = 0; i < piece.logprobs.size(); ++i)
+    choice.sum_logprob += static_cast<double>(chosen_logprob(piece, i));
   choice.finish = piece.finish;
 }
 
+/// The answers to give: of each prompt's `per_prompt` the `kept` best, the best first.
+std::vector<size_t> best_choices(const std::vector<WholeChoice>& choices, size_t per_prompt, size_t kept) {
+  std::vector<size_t> best;
+  for (size_t begin = 0; begin < choices.size(); begin += per_prompt) {
+    std::vector<size_t> ranked(per_prompt);
+    std::iota(ranked.begin(), ranked.end(), begin);
+    if (kept < per_prompt)
+      std::ranges::stable_sort(ranked, std::greater<>(), [&](size_t i) { return choices[i].mean_logprob(); });
+    best.insert(best.end(), ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(kept));
+  }
+  return best;
+}
+
 Json whole_answer(const CompletionRequest& request, const std::vector<WholeChoice>& choices,
-                  const CompletionWriter& writer) {
+                  size_t per_prompt, CompletionWriter& writer) {
   JsonArray list;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    JsonObject choice{{"index", i},
+  for (const size_t i : best_choices(choices, per_prompt, request.num_choices)) {
+    JsonObject choice{{"index", list.size()},
                       {"text", choices[i].text},
-                      {"logprobs", choices[i].logprobs},
+                      {"logprobs", writer.take_logprobs(i)},
                       {"finish_reason", finish_name(choices[i].finish, false)}};
     if (request.return_token_ids) choice["gen_tokens"] = ids_json(choices[i].ids);
     list.push_back(std::move(choice));
@@ -215,7 +282,8 @@ Json whole_answer(const CompletionRequest& request, const std::vector<WholeChoic
 }  // namespace
 
 const Fields& completion_fields() {
-  static const Fields fields = own_fields() + sampling_fields() + stream_fields() + more_fields();
+  static const Fields fields =
+      own_fields() + with_zero_tokens(sampling_fields()) + stream_fields() + more_fields();
   return fields;
 }
 
@@ -233,7 +301,7 @@ http::Task<> completions(Service& service, http::Exchange& exchange) {
   std::vector<WholeChoice> choices(generation.answers().size());
   co_await read_answers(generation.answers(),
                         [&](AnswerPiece& piece) { append(choices[piece.index], piece, writer); });
-  co_await exchange.respond(json_response(whole_answer(request, choices, writer)));
+  co_await exchange.respond(json_response(whole_answer(request, choices, per_prompt, writer)));
 }
 
 }  // namespace lmdeploy

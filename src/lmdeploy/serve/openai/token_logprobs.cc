@@ -1,6 +1,7 @@
 #include "lmdeploy/serve/openai/token_logprobs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lmdeploy/core/utf8.h"
 
@@ -19,12 +20,6 @@ JsonObject token_entry(int id, float logprob, const Tokenizer& tokenizer) {
   return {{"token", repair_utf8(bytes)}, {"logprob", logprob}, {"bytes", std::move(values)}};
 }
 
-float chosen_logprob(const AnswerPiece& piece, size_t i) {
-  for (const auto& [id, logprob] : piece.logprobs[i])
-    if (id == piece.token_ids[i]) return logprob;
-  return 0;
-}
-
 /// The best `count`, the best first.
 std::vector<std::pair<int, float>> best(const std::vector<std::pair<int, float>>& all, int count) {
   std::vector<std::pair<int, float>> sorted = all;
@@ -41,6 +36,12 @@ int64_t num_characters(const std::string& text) {
 
 }  // namespace
 
+float chosen_logprob(const AnswerPiece& piece, size_t i) {
+  for (const auto& [id, logprob] : piece.logprobs[i])
+    if (id == piece.token_ids[i]) return logprob;
+  return 0;
+}
+
 Json chat_logprobs(const AnswerPiece& piece, const Tokenizer& tokenizer, int num_top) {
   JsonArray content;
   for (size_t i = 0; i < piece.logprobs.size(); ++i) {
@@ -54,24 +55,39 @@ Json chat_logprobs(const AnswerPiece& piece, const Tokenizer& tokenizer, int num
   return JsonObject{{"content", std::move(content)}};
 }
 
-Json completion_logprobs(const AnswerPiece& piece, const Tokenizer& tokenizer, int num_top, int64_t& offset) {
-  JsonArray tokens, logprobs, tops, offsets;
-  for (size_t i = 0; i < piece.logprobs.size(); ++i) {
-    const std::string token = repair_utf8(bytes_of(piece.token_ids[i], tokenizer));
-    offsets.emplace_back(offset);
-    offset += num_characters(token);
-    logprobs.emplace_back(chosen_logprob(piece, i));
-    JsonObject top;
-    for (const auto& [id, logprob] : best(piece.logprobs[i], num_top))
-      top[repair_utf8(bytes_of(id, tokenizer))] = logprob;
-    top[token] = chosen_logprob(piece, i);
-    tops.push_back(std::move(top));
-    tokens.emplace_back(token);
-  }
-  return JsonObject{{"tokens", std::move(tokens)},
-                    {"token_logprobs", std::move(logprobs)},
-                    {"top_logprobs", std::move(tops)},
-                    {"text_offset", std::move(offsets)}};
+void CompletionLogprobs::add_unscored(int id) {
+  add_token(repair_utf8(bytes_of(id, tokenizer_)));
+  logprobs_.emplace_back(nullptr);
+  tops_.emplace_back(nullptr);
+}
+
+void CompletionLogprobs::add(int id, float logprob, const std::vector<std::pair<int, float>>& top) {
+  const std::string token = repair_utf8(bytes_of(id, tokenizer_));
+  JsonObject by_text;  // of tokens with one text the best one
+  for (const auto& [other, value] : best(top, num_top_))
+    by_text.emplace(repair_utf8(bytes_of(other, tokenizer_)), value);
+  by_text.emplace(token, logprob);
+  add_token(token);
+  logprobs_.emplace_back(logprob);
+  tops_.push_back(std::move(by_text));
+}
+
+void CompletionLogprobs::add(const AnswerPiece& piece) {
+  for (size_t i = 0; i < piece.logprobs.size(); ++i)
+    add(piece.token_ids[i], chosen_logprob(piece, i), piece.logprobs[i]);
+}
+
+void CompletionLogprobs::add_token(const std::string& text) {
+  tokens_.emplace_back(text);
+  offsets_.emplace_back(offset_);
+  offset_ += num_characters(text);
+}
+
+Json CompletionLogprobs::take() {
+  return JsonObject{{"tokens", std::exchange(tokens_, {})},
+                    {"token_logprobs", std::exchange(logprobs_, {})},
+                    {"top_logprobs", std::exchange(tops_, {})},
+                    {"text_offset", std::exchange(offsets_, {})}};
 }
 
 }  // namespace lmdeploy

@@ -1,6 +1,8 @@
 // Estimates that follow what is measured.
 #include "lmdeploy/engine/guess_policy.h"
 
+#include <algorithm>
+
 namespace lmdeploy {
 namespace {
 
@@ -9,17 +11,8 @@ constexpr std::array<double, GuessOdds::kNumKinds> kUsual = {0.25, 0.35, 0.5, 0.
 constexpr double kLearned = 0.125;        // share of the latest outcome
 constexpr double kForgotten = 1.0 / 256;  // share of the usual that comes back with a step without guesses
 constexpr double kUsualCost = 0.15;       // of a guess, as a share of a plain step
-constexpr double kFollow = 1.1;           // an estimate moves by this factor
+constexpr double kFollow = 0.1;           // an estimate moves by this share, and more while it is new
 constexpr double kCheaper = 0.99;         // a guess is tried again at last
-
-// Where steps go up and down with equal chances it comes to rest: at the median.
-void follow(double& estimate, double sample, double first) {
-  if (estimate == 0) {
-    estimate = first;
-  } else {
-    estimate *= sample > estimate ? kFollow : 1 / kFollow;
-  }
-}
 
 }  // namespace
 
@@ -37,26 +30,33 @@ void GuessOdds::rest() {
   for (size_t kind = 0; kind < kNumKinds; ++kind) odds_[kind] += kForgotten * (kUsual[kind] - odds_[kind]);
 }
 
+// Where steps go up and down with equal chances it comes to rest: at the median.
+void StepTimes::Median::follow(double sample, double first) {
+  if (num_samples++ == 0) value = first;
+  const double factor = 1 + std::max(kFollow, 1 / static_cast<double>(num_samples));
+  if (sample != value) value *= sample > value ? factor : 1 / factor;
+}
+
 void StepTimes::learn(int64_t num_sequences, int64_t num_guesses, double seconds) {
   if (num_sequences > kMostSequences) return;
   Times& times = times_[static_cast<size_t>(num_sequences)];
   if (num_guesses == 0) {
-    follow(times.plain, seconds, seconds);
-    times.guess *= kCheaper;
-  } else if (times.plain > 0) {
-    const double each = (seconds - times.plain) / static_cast<double>(num_guesses);
-    follow(times.guess, each, guess(num_sequences));
+    times.plain.follow(seconds, seconds);
+    times.guess.value *= kCheaper;
+  } else if (times.plain.value > 0) {
+    const double each = (seconds - times.plain.value) / static_cast<double>(num_guesses);
+    times.guess.follow(each, guess(num_sequences));
   }
 }
 
 double StepTimes::token(int64_t num_sequences) const {
   if (num_sequences > kMostSequences) return 0;
-  return times_[static_cast<size_t>(num_sequences)].plain / static_cast<double>(num_sequences);
+  return times_[static_cast<size_t>(num_sequences)].plain.value / static_cast<double>(num_sequences);
 }
 
 double StepTimes::guess(int64_t num_sequences) const {
   const Times& times = times_[static_cast<size_t>(num_sequences)];
-  return times.guess > 0 ? times.guess : kUsualCost * times.plain;
+  return times.guess.value > 0 ? times.guess.value : kUsualCost * times.plain.value;
 }
 
 int64_t worthwhile(std::span<const double> odds, double token_seconds, double guess_seconds) {

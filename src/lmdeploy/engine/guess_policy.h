@@ -43,8 +43,13 @@ class StepTimes {
   double guess(int64_t num_sequences) const;
 
  private:
+  struct Median {
+    double value = 0;  // 0: not known
+    int64_t num_samples = 0;
+    void follow(double sample, double first);
+  };
   struct Times {
-    double plain = 0, guess = 0;  // 0: not known
+    Median plain, guess;
   };
   std::array<Times, kMostSequences + 1> times_;
 };

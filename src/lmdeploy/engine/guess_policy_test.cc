@@ -40,6 +40,15 @@ TEST(StepTimes, AreMedians) {
   EXPECT_NEAR(times.guess(4), 2, 0.5);
 }
 
+// A draft model as slow as the model: found out within a few steps.
+TEST(StepTimes, LearnFastAtFirst) {
+  StepTimes times;
+  for (int i = 0; i < 2; ++i) times.learn(1, 0, 1);
+  for (int i = 0; i < 7; ++i) times.learn(1, 3, 4.5);
+  EXPECT_GT(times.guess(1), 0.9);
+  EXPECT_EQ(times.token(1), 1);
+}
+
 TEST(StepTimes, ADearGuessGetsCheaperUntilItIsTriedAgain) {
   StepTimes times;
   times.learn(1, 0, 1);

@@ -184,6 +184,34 @@ TEST_P(Speculative, NothingIsComputedPastTheEnd) {
   EXPECT_EQ(longest, 47) << "the last token is drawn, its keys are not needed";
 }
 
+// Without a method too: what a grammar forces is guessed.
+TEST(GrammarGuesses, ChangeNothingButTheNumberOfSteps) {
+  FakeModel model;
+  EngineConfig config = small_config();
+  CoreDriver want(model, config);
+  config.speculative.always = true;
+  CoreDriver got(model, config);
+  for (const float temperature : {0.0f, 0.9f})
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      Request request = request_of(random_ids(seed, 9), 40);
+      request.sampling.temperature = temperature;
+      request.sampling.seed = seed;
+      for (int id = 3; id < 60; ++id)  // mostly the three that are guessed
+        if (seed % 2 == 0) request.sampling.logit_bias.emplace_back(id, -100.0f);
+      request.num_logprobs = 2;
+      const auto grammar = std::make_shared<ThirdsGrammar>(4, 23);
+      request.grammar = grammar;
+      const RequestOutput plain = want.complete(request);
+      grammar->guesses = true;
+      expect_same(got.complete(request), plain, cat("seed ", seed));
+    }
+  const SpeculativeStats s = got.stats().speculative;
+  EXPECT_EQ(want.stats().speculative.num_drafts, 0);
+  EXPECT_GT(s.num_accepted_tokens, 0);
+  EXPECT_LT(s.num_accepted_tokens, s.num_draft_tokens);
+  EXPECT_EQ(got.stats().steps, want.stats().steps - s.num_accepted_tokens);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Sources, Speculative,
     ::testing::Combine(::testing::Values(GuessCase{"Lookup1", Source::kPromptLookup, 1},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/token_grammar.h"
@@ -28,6 +29,10 @@ struct ThirdsGrammar : TokenGrammar {
       ++count;
       return true;
     }
+    void guess(std::vector<int>& ids, size_t most) override {
+      for (int next = count; grammar.guesses && next < grammar.most && ids.size() < most; ++next)
+        ids.push_back(next % 3);
+    }
     bool can_stop() const override { return count >= grammar.least; }
     bool is_complete() const override { return count >= grammar.most; }
     const ThirdsGrammar& grammar;
@@ -36,6 +41,7 @@ struct ThirdsGrammar : TokenGrammar {
   std::unique_ptr<TokenMatcher> start() const override { return std::make_unique<Matcher>(*this); }
 
   int least, most, fails_at = -1;
+  bool guesses = false;  // the least ids that fit
 };
 
 }  // namespace lmdeploy::testing

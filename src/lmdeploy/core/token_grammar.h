@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace lmdeploy {
 
@@ -21,6 +22,9 @@ class TokenMatcher {
   virtual bool can_stop() const = 0;
   /// It is, and nothing may follow it.
   virtual bool is_complete() const = 0;
+  /// Appends at most `most` ids that are likely to come: they spell what must come, whatever is chosen after
+  /// it. Others may spell it too. Throws as fill_mask() does.
+  virtual void guess(std::vector<int>& /*ids*/, size_t /*most*/) {}
 };
 
 /// Immutable; thread-safe; shared by requests.

@@ -31,6 +31,12 @@ SampleInput ActiveRequest::draw_input() const {
 }
 
 GuessTarget ActiveRequest::guess_target() {
+  guesses.forced.clear();
+  try {
+    if (matcher_ != nullptr) matcher_->guess(guesses.forced, SpeculativeConfig::kMostTokens);
+  } catch (const Error&) {  // the mask of the next token will say so too
+    guesses.forced.clear();
+  }
   return {.sequence = sequence.get(),
           .state = &guesses,
           .draw = draw_input(),

@@ -81,17 +81,16 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       sessions_(config.max_sessions, store_),
       scheduler_(scheduler_config(config), store_),
       sampler_(kernels),
-      logits_(kernels) {
+      logits_(kernels),
+      speculator_(config, draft_model, kernels) {
   outputs_.reserve(64);
-  if (config.speculative.method != SpeculativeMethod::kNone)
-    speculator_ = std::make_unique<Speculator>(config, draft_model, kernels);
 }
 
 bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile) {
   outputs_.reserve(outputs_.size() + active_.size() + commands.size());  // a step gives each at most one
   carry_out(commands);
   const auto begin = std::chrono::steady_clock::now();
-  if (speculator_ != nullptr) guess();
+  guess();
   const StepPlan& plan = scheduler_.plan();
   for (Sequence* sequence : plan.too_large)
     fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
@@ -99,8 +98,7 @@ bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile
              " blocks of ", config_.block_len, " tokens, the KV cache has ", config_.num_blocks));
   if (plan.entries.empty()) return false;
   const bool called = run(plan, meanwhile);
-  if (speculator_ != nullptr)
-    learn_time(plan, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  learn_time(plan, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return called;
 }
 
@@ -113,10 +111,10 @@ void EngineCore::guess() {
     if (active->num_generated == 0 || sequence.blocks.empty() || sequence.num_pending() != 1) continue;
     targets_.push_back(active->guess_target());
     int64_t& most = targets_.back().most;
-    most = most_guesses(sequence, std::min(most, config_.speculative.num_tokens));
+    most = most_guesses(sequence, std::min(most, SpeculativeConfig::kMostTokens));
   }
   try {
-    speculator_->guess(targets_);
+    speculator_.guess(targets_);
   } catch (const std::exception& error) {
     LMD_LOG(kError, "guessing tokens of ", targets_.size(), " requests failed: ", describe(error));
     for (const GuessTarget& target : targets_) target.sequence->guesses.clear();
@@ -138,7 +136,7 @@ void EngineCore::learn_time(const StepPlan& plan, double seconds) {
     num_accepted += draw.num_accepted;
   }
   if (draws_.empty()) return;  // the step has failed
-  speculator_->learn_time(static_cast<int64_t>(plan.entries.size()), num_guesses, num_accepted, seconds);
+  speculator_.learn_time(static_cast<int64_t>(plan.entries.size()), num_guesses, num_accepted, seconds);
 }
 
 bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhile) {
@@ -237,7 +235,7 @@ void EngineCore::settle(const Draw& draw) {
   advance(*entry.sequence, entry.count + std::max<int64_t>(0, draw.count - 1), store_);
   if (!entry.guesses.empty()) {
     give_back_room(*entry.sequence, store_);
-    speculator_->learn(active.guesses, entry.guesses, draw.count, draw.num_accepted);
+    speculator_.learn(active.guesses, entry.guesses, draw.count, draw.num_accepted);
   }
   FinishReason reason = draw.reason;
   if (entry.completes && !active.generates()) reason = FinishReason::kLength;
@@ -465,13 +463,13 @@ EngineStats EngineCore::stats() const {
   stats.waiting = scheduler_.num_waiting();
   stats.sessions = sessions_.size();
   stats.preemptions = scheduler_.num_preemptions();
-  if (speculator_ != nullptr) stats.speculative = speculator_->stats();
+  stats.speculative = speculator_.stats();
   return stats;
 }
 
 void EngineCore::check_invariants() const {
   blocks_.check_invariants();
-  if (speculator_ != nullptr) speculator_->check_invariants();
+  speculator_.check_invariants();
   std::vector<int32_t> owners(static_cast<size_t>(blocks_.num_total()), 0);
   for (const auto& [id, active] : active_) check_blocks(*active->sequence, owners);
   for (int32_t id = 0; id < blocks_.num_total(); ++id)

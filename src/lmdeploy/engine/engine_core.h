@@ -118,8 +118,8 @@ class EngineCore {
   Scheduler scheduler_;
   StepSampler sampler_;
   StepBuffers buffers_;
-  StepLogits logits_;                                          // of this step
-  std::unique_ptr<Speculator> speculator_;                     // nullptr: no speculative decoding
+  StepLogits logits_;  // of this step
+  Speculator speculator_;
   std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;  // by id
   std::vector<GuessTarget> targets_;                           // of this step
   std::vector<Draw> draws_;                                    // of this step, one for each entry

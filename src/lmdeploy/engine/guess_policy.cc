@@ -6,8 +6,9 @@
 namespace lmdeploy {
 namespace {
 
-// A token that continues a match of 2, 3, 4 or 5, 6 to 8, 9 or more tokens; of a draft model.
-constexpr std::array<double, GuessOdds::kNumKinds> kUsual = {0.25, 0.35, 0.5, 0.65, 0.8, 0.7};
+// A token that continues a match of 2, 3, 4 or 5, 6 to 8, 9 or more tokens; of a draft model; of what a
+// grammar forces.
+constexpr std::array<double, GuessOdds::kNumKinds> kUsual = {0.25, 0.35, 0.5, 0.65, 0.8, 0.7, 0.9};
 constexpr double kLearned = 0.125;        // share of the latest outcome
 constexpr double kForgotten = 1.0 / 256;  // share of the usual that comes back with a step without guesses
 constexpr double kUsualCost = 0.15;       // of a guess, as a share of a plain step

@@ -12,11 +12,13 @@ namespace lmdeploy {
 /// latest outcomes, and comes back to the usual while a kind is not tried, so that it is tried again.
 class GuessOdds {
  public:
-  static constexpr size_t kNumKinds = 6;
+  static constexpr size_t kNumKinds = 7;
   /// Of a token that goes on from a match of `match_length` tokens.
   static size_t kind_of(int64_t match_length);
   /// Of a token of a draft model.
   static constexpr size_t kDraft = 5;
+  /// Of a token that spells what a grammar forces.
+  static constexpr size_t kGrammar = 6;
 
   GuessOdds();
   double of(size_t kind) const { return odds_[kind]; }

@@ -17,31 +17,40 @@ void Speculator::guess(std::span<GuessTarget> targets) {
   std::vector<DraftWish> wishes;
   for (GuessTarget& target : targets) {
     GuessState& state = *target.state;
-    PromptLookup::Match match;
-    if (draft_ == nullptr) match = state.lookup.find(target.sequence->tokens);
-    state.match_length = match.length;
-    if (draft_ == nullptr && match.length == 0) continue;
+    const std::span<const int> known = known_guesses(target);
+    if (known.empty() && draft_ == nullptr) continue;
     const int64_t count = choose_count(target, num_sequences);
     if (count == 0) {
       state.odds.rest();
-    } else if (draft_ != nullptr) {
+    } else if (known.empty()) {
       wishes.push_back({&state.draft, target.sequence, target.draw, count});
     } else {
-      const std::span<const int> tokens = target.sequence->tokens;
-      const auto next = tokens.subspan(static_cast<size_t>(match.next));
-      const auto end = next.begin() + std::min<int64_t>(count, static_cast<int64_t>(next.size()));
-      target.sequence->guesses.assign(next.begin(), end);
+      const std::span<const int> first = known.first(std::min(known.size(), static_cast<size_t>(count)));
+      target.sequence->guesses.assign(first.begin(), first.end());
     }
   }
   if (!wishes.empty()) draft_->guess(wishes);
 }
 
+// Of the grammar, else of the tokens so far.
+std::span<const int> Speculator::known_guesses(const GuessTarget& target) const {
+  GuessState& state = *target.state;
+  if (!state.forced.empty()) return state.forced;
+  if (config_.method != SpeculativeMethod::kPromptLookup) return {};
+  const std::span<const int> tokens = target.sequence->tokens;
+  const PromptLookup::Match match = state.lookup.find(tokens);
+  state.match_length = match.length;
+  return match.length == 0 ? std::span<const int>() : tokens.subspan(static_cast<size_t>(match.next));
+}
+
 size_t Speculator::kind(const GuessState& state, int64_t position) const {
+  if (!state.forced.empty()) return GuessOdds::kGrammar;
   return draft_ != nullptr ? GuessOdds::kDraft : GuessOdds::kind_of(state.match_length + position);
 }
 
 int64_t Speculator::choose_count(const GuessTarget& target, int64_t num_sequences) const {
   int64_t most = target.most;
+  if (target.state->forced.empty()) most = std::min(most, config_.num_tokens);
   if (draft_ != nullptr) most = std::min(most, draft_->most_guesses(target.sequence->length()));
   if (config_.always) return std::max<int64_t>(0, most);
   std::array<double, SpeculativeConfig::kMostTokens> odds = {};

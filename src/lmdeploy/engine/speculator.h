@@ -18,6 +18,7 @@ namespace lmdeploy {
 struct GuessState {
   PromptLookup lookup;
   GuessOdds odds;
+  std::vector<int> forced;   // what its grammar forces; other guesses are not made then
   int64_t match_length = 0;  // that the guesses of this step go on from
   DraftSequence draft;
 };
@@ -36,8 +37,8 @@ class Speculator {
   /// `draft_model`: with kDraft, else not looked at; it must outlive the speculator, as `kernels` must.
   Speculator(const EngineConfig& config, Model* draft_model, const Kernels& kernels);
 
-  /// Puts guesses that are worth their time into the sequences, `targets` being all that decode in the next
-  /// step.
+  /// With kNone grammars alone give guesses. Puts guesses that are worth their time into the sequences,
+  /// `targets` being all that decode in the next step.
   void guess(std::span<GuessTarget> targets);
   /// `num_drawn` tokens of the sequence have been drawn, as many as `num_accepted` of `guesses` first.
   void learn(GuessState& state, std::span<const int> guesses, int64_t num_drawn, int64_t num_accepted);
@@ -48,11 +49,12 @@ class Speculator {
   void check_invariants() const;
 
  private:
+  std::span<const int> known_guesses(const GuessTarget& target) const;
   size_t kind(const GuessState& state, int64_t position) const;
   int64_t choose_count(const GuessTarget& target, int64_t num_sequences) const;
 
   const SpeculativeConfig config_;
-  std::unique_ptr<DraftModel> draft_;  // nullptr: prompt lookup
+  std::unique_ptr<DraftModel> draft_;  // nullptr: no draft model
   StepTimes times_;
   SpeculativeStats stats_;
 };

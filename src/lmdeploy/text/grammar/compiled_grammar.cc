@@ -47,6 +47,18 @@ std::string Matcher::forced_bytes(size_t most) {
   return automaton_->forced(state_, most);
 }
 
+// In the longest tokens there are: mostly those that a tokenizer would take.
+void Matcher::guess(std::vector<int>& ids, size_t most) {
+  const std::string text = forced_bytes();
+  std::string_view left = text;
+  for (; most > 0 && !left.empty(); --most) {
+    const int id = grammar_->vocabulary().longest_at(left);
+    if (id < 0) return;
+    ids.push_back(id);
+    left.remove_prefix(grammar_->vocabulary().bytes(id).size());
+  }
+}
+
 CompiledGrammar::CompiledGrammar(Grammar grammar, std::shared_ptr<const Vocabulary> vocabulary,
                                  std::vector<std::string> warnings)
     : grammar_(std::make_shared<const Grammar>(std::move(grammar))),

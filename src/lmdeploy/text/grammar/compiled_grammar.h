@@ -22,6 +22,7 @@ class Matcher : public TokenMatcher {
   bool accept(int token) override;
   bool can_stop() const override { return automaton_->accepts(state_); }
   bool is_complete() const override { return automaton_->is_complete(state_); }
+  void guess(std::vector<int>& ids, size_t most) override;
   /// As accept(), of text in any pieces.
   bool accept_bytes(std::string_view bytes);
   /// What must come next, whatever is chosen after it; at most `most` bytes.

@@ -108,6 +108,22 @@ std::vector<int> tokens_of(const Bits& mask) {
   return ids;
 }
 
+// They spell the beginning of what must come, each in the longest token that fits.
+void expect_guesses(Matcher matcher, const std::string& forced, const Vocabulary& vocab) {
+  std::vector<int> ids;
+  matcher.guess(ids, 5);
+  std::string_view left = forced;
+  for (const int id : ids) {
+    const std::string_view bytes = vocab.bytes(id);
+    ASSERT_TRUE(left.starts_with(bytes)) << bytes << " of " << left;
+    for (int other = 0; other < static_cast<int>(vocab.size()); ++other)
+      ASSERT_TRUE(vocab.bytes(other).size() <= bytes.size() || !left.starts_with(vocab.bytes(other)));
+    ASSERT_TRUE(matcher.accept(id));
+    left.remove_prefix(bytes.size());
+  }
+  ASSERT_TRUE(ids.size() == 5 || left.empty()) << "all bytes are tokens here";
+}
+
 class Masks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Masks, HoldTheTokensThatAreAccepted) {
@@ -127,6 +143,7 @@ TEST_P(Masks, HoldTheTokensThatAreAccepted) {
       ASSERT_TRUE(!want.empty() || matcher.can_stop()) << "a dead end";
       if (want.empty()) break;
       const std::string forced = matcher.forced_bytes();
+      expect_guesses(matcher, forced, vocab);
       const int token = want[rng.below(want.size())];
       const std::string_view bytes = vocab.bytes(token);
       const size_t both = std::min(bytes.size(), forced.size());

@@ -115,6 +115,22 @@ std::string_view Vocabulary::bytes(int id) const {
   return text.size() <= kLongestToken ? std::string_view(text) : std::string_view();
 }
 
+int Vocabulary::longest_at(std::string_view text) const {
+  int longest = -1;
+  const auto& nodes = all_.nodes;
+  auto end = static_cast<uint32_t>(nodes.size() - 1);
+  for (uint32_t i = 0, depth = 0; i < end && depth < text.size();) {
+    if (nodes[i].byte != static_cast<uint8_t>(text[depth])) {
+      i = nodes[i].end;  // its neighbour
+      continue;
+    }
+    if (nodes[i].ids_begin < nodes[i + 1].ids_begin) longest = all_.ids[nodes[i].ids_begin];
+    end = nodes[i].end;
+    ++i, ++depth;
+  }
+  return longest;
+}
+
 void Vocabulary::note_bytes() {
   for (const std::string& text : bytes_)
     if (text.size() == 1) has_byte_[static_cast<uint8_t>(text[0])] = true;

@@ -41,6 +41,8 @@ class Vocabulary {
   size_t num_words() const { return (size() + 31) / 32; }
   /// "" for ids without text and outside the vocabulary.
   std::string_view bytes(int id) const;
+  /// The longest token that `text` begins with; -1: none.
+  int longest_at(std::string_view text) const;
   /// The bytes that some token is alone. Texts with other bytes are not part of any language here: who begins
   /// to spell them might not be able to go on.
   const std::array<bool, 256>& single_bytes() const { return has_byte_; }

@@ -205,6 +205,12 @@ class PipelineConfig:
     def num_threads(self, arg: int, /) -> None: ...
 
     @property
+    def deterministic(self) -> bool: ...
+
+    @deterministic.setter
+    def deterministic(self, arg: bool, /) -> None: ...
+
+    @property
     def int8_activations(self) -> bool | None: ...
 
     @int8_activations.setter
@@ -220,7 +226,7 @@ class PipelineConfig:
 
     def set_hf_overrides(self, arg: dict, /) -> None: ...
 
-class LogitsOutput(enum.Enum):
+class OutputRows(enum.Enum):
     NONE = 0
 
     GENERATION = 1
@@ -359,10 +365,24 @@ class GenerationConfig:
     def logprobs(self, arg: int | None) -> None: ...
 
     @property
-    def output_logits(self) -> LogitsOutput: ...
+    def output_logits(self) -> OutputRows: ...
 
     @output_logits.setter
-    def output_logits(self, arg: LogitsOutput, /) -> None: ...
+    def output_logits(self, arg: OutputRows, /) -> None: ...
+
+    @property
+    def output_last_hidden_state(self) -> OutputRows: ...
+
+    @output_last_hidden_state.setter
+    def output_last_hidden_state(self, arg: OutputRows, /) -> None: ...
+
+    @property
+    def return_ppl(self) -> bool: ...
+
+    @return_ppl.setter
+    def return_ppl(self, arg: bool, /) -> None: ...
+
+    def set_logits_processors(self, callables: list) -> None: ...
 
     @property
     def repetition_ngram_size(self) -> int: ...
@@ -601,6 +621,14 @@ class Response:
         float32 [rows, vocab_size], moved out without a copy; None when there are none.
         """
 
+    def take_hidden_states(self, hidden_size: int) -> numpy.ndarray | None:
+        """
+        float32 [rows, hidden_size], moved out without a copy; None when there are none.
+        """
+
+    @property
+    def ppl(self) -> float | None: ...
+
     @property
     def index(self) -> int: ...
 
@@ -625,6 +653,11 @@ class RequestOutput:
     def take_logits(self, vocab_size: int) -> numpy.ndarray | None:
         """
         float32 [rows, vocab_size], moved out without a copy; None when there are none.
+        """
+
+    def take_hidden_states(self, hidden_size: int) -> numpy.ndarray | None:
+        """
+        float32 [rows, hidden_size], moved out without a copy; None when there are none.
         """
 
     @property
@@ -796,10 +829,18 @@ class Request:
     def num_logprobs(self, arg: int, /) -> None: ...
 
     @property
-    def logits(self) -> LogitsOutput: ...
+    def logits(self) -> OutputRows: ...
 
     @logits.setter
-    def logits(self, arg: LogitsOutput, /) -> None: ...
+    def logits(self, arg: OutputRows, /) -> None: ...
+
+    @property
+    def hidden_states(self) -> OutputRows: ...
+
+    @hidden_states.setter
+    def hidden_states(self, arg: OutputRows, /) -> None: ...
+
+    def set_logits_processors(self, callables: list) -> None: ...
 
     @property
     def score_prompt(self) -> bool: ...
@@ -979,6 +1020,12 @@ class Pipeline:
     def vocab_size(self) -> int: ...
 
     @property
+    def hidden_size(self) -> int: ...
+
+    @property
+    def gives_score(self) -> bool: ...
+
+    @property
     def architecture(self) -> str: ...
 
     @property
@@ -993,6 +1040,9 @@ def fetch_model(model: str | os.PathLike[str], revision: str = ..., download_dir
 
 def get_ppl(pipeline: Pipeline, input_ids: Sequence[Sequence[int]]) -> list[float]:
     """Mean negative log-likelihood per token (nats) of each id list."""
+
+def get_reward_score(pipeline: Pipeline, input_ids: list) -> list[float]:
+    """What a reward model says after each id list."""
 
 def set_log_level(name: str) -> None:
     """

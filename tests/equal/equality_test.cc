@@ -1,6 +1,6 @@
-// One prompt alone = in a batch = in chunks = from the prefix cache = after preemption = after its session
-// was evicted: the same tokens and, since every op promises rows that do not depend on the batch, the same
-// logits to the last bit.
+// F52. One prompt alone = in a batch = in chunks = from the prefix cache = after preemption = after its
+// session was evicted: the same tokens and, since every op promises rows that do not depend on the batch, the
+// same logits to the last bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -6,6 +6,8 @@ import pytest
 import tiny
 from api_server import api_server
 
+import lmdeploy
+
 openai = pytest.importorskip("openai")
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -405,3 +407,23 @@ def test_the_demo_model(demo_model, tmp_path):
         streamed = "".join(chunk.choices[0].delta.content or ""
                            for chunk in client.chat.completions.create(**fields, stream=True))
         assert streamed == text_of(answer)
+
+
+def test_f39_one_schema_everywhere(demo_model, tmp_path):
+    question = [{"role": "user", "content": "Describe Oslo as JSON."}]
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "size": {"enum": ["s", "m", "l"]}},
+              "required": ["city", "size"], "additionalProperties": False}
+    wanted = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
+    config = lmdeploy.GenerationConfig(max_new_tokens=80, response_format=wanted)
+    with lmdeploy.pipeline(demo_model) as pipe:
+        text = pipe(question, gen_config=config).text
+        ids = pipe.preview(question).token_ids
+    answer = json.loads(text)
+    assert set(answer) == {"city", "size"} and answer["size"] in ("s", "m", "l")
+    with api_server(demo_model, tmp_path / "log", "--model-name", "smol", "--session-len", "512") as server, \
+            openai.OpenAI(base_url=server.url + "/v1", api_key="any") as client:
+        chat = client.chat.completions.create(model="smol", messages=question, temperature=0, max_tokens=80,
+                                              response_format=wanted)
+        raw = server.post("/generate", input_ids=ids, temperature=0, max_tokens=80, response_format=wanted)
+    assert text_of(chat) == text
+    assert json.loads(raw.body)["text"] == text

@@ -297,6 +297,24 @@ TEST(MessagesRoute, BlocksWholeAndStreamed) {
             std::string::npos);
 }
 
+TEST(MessagesRoute, OneCallWhereSeveralAreDisabled) {
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+  ScriptedServer server(talking(call + "\n" + call));
+  const auto blocks = [&](const std::string& choice) {
+    const std::string body =
+        R"({"max_tokens":500,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":)";
+    return server.post_json("/v1/messages", body + choice + "}", 200, kVersion)
+        .as_object()
+        .at("content")
+        .as_array()
+        .size();
+  };
+  EXPECT_EQ(blocks(R"({"type":"auto"})"), 2U);
+  EXPECT_EQ(blocks(R"({"type":"auto","disable_parallel_tool_use":true})"), 1U);
+  EXPECT_EQ(blocks(R"({"type":"any"})"), 2U);
+  EXPECT_EQ(blocks(R"({"type":"any","disable_parallel_tool_use":true})"), 1U);
+}
+
 TEST(MessagesRoute, StopSequenceIsNamed) {
   ScriptedServer server({.answer = "one two three"});
   const Json answer = server.post_json(

@@ -88,7 +88,8 @@ Json call_schema(const JsonObject& function, const std::string& place, std::stri
 
 }  // namespace
 
-ResponseFormat tool_call_format(const Json& tools, std::string_view function, std::string_view parser) {
+ResponseFormat tool_call_format(const Json& tools, std::string_view function, std::string_view parser,
+                                bool several) {
   CallTexts texts = texts_of(parser);
   if (!tools.is_array() || tools.get_array().empty())
     throw Error(ErrorCode::kInvalidArgument,
@@ -108,6 +109,7 @@ ResponseFormat tool_call_format(const Json& tools, std::string_view function, st
   format.schema = JsonObject{{"anyOf", std::move(calls)}};
   format.prefix = std::move(texts.prefix);
   format.suffix = std::move(texts.suffix);
+  if (several && !format.suffix.empty()) format.separator = "\n";
   return format;
 }
 

@@ -12,12 +12,20 @@ const char* const kTools = R"([
      "properties": {"where": {"$ref": "#/$defs/place"}}, "required": ["where"], "$defs": {"place": {"enum": ["Oslo", "Rome"]}}}}},
   {"name": "now"}])";
 
-bool admits(const ResponseFormat& format, std::string_view text) {
+grammar::Matcher matcher_of(const ResponseFormat& format) {
   std::vector<std::string> bytes;
   for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
   static const auto vocabulary = std::make_shared<const grammar::Vocabulary>(std::move(bytes));
-  grammar::Matcher matcher = grammar::compile(format, vocabulary, "tools")->matcher();
+  return grammar::compile(format, vocabulary, "tools")->matcher();
+}
+bool admits(const ResponseFormat& format, std::string_view text) {
+  grammar::Matcher matcher = matcher_of(format);
   return matcher.accept_bytes(text) && matcher.is_complete();
+}
+/// It is whole, and may go on.
+bool begins(const ResponseFormat& format, std::string_view text) {
+  grammar::Matcher matcher = matcher_of(format);
+  return matcher.accept_bytes(text) && matcher.can_stop() && !matcher.is_complete();
 }
 
 ResponseFormat format_of(std::string_view function, std::string_view parser) {
@@ -36,6 +44,16 @@ TEST(ToolCallFormat, CallsBetweenTags) {
     EXPECT_TRUE(admits(format_of("weather", parser), kCall));
     EXPECT_FALSE(admits(format_of("now", parser), kCall));
   }
+}
+
+TEST(ToolCallFormat, SeveralCalls) {
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const ResponseFormat several = tool_call_format(parse_json(kTools, "tools"), "", "qwen", /*several=*/true);
+  EXPECT_TRUE(begins(several, call));
+  EXPECT_TRUE(begins(several, cat(call, "\n", call, "\n", call)));
+  EXPECT_FALSE(begins(several, cat(call, call)));
+  EXPECT_FALSE(begins(format_of("", "qwen"), cat(call, "\n", call)));
+  EXPECT_TRUE(tool_call_format(parse_json(kTools, "tools"), "", "llama3", true).separator.empty());
 }
 
 TEST(ToolCallFormat, BareObjects) {

@@ -15,9 +15,12 @@ std::optional<ApiErrorInfo> error_of(const Response& piece) {
 
 }  // namespace
 
-Answer::Answer(std::unique_ptr<ResponseStream> stream, std::optional<OutputParser> parser,
+Answer::Answer(std::unique_ptr<ResponseStream> stream, std::optional<OutputParser> parser, bool one_call,
                RequestRecord record)
-    : stream_(std::move(stream)), parser_(std::move(parser)), record_(std::move(record)) {}
+    : stream_(std::move(stream)),
+      parser_(std::move(parser)),
+      one_call_(one_call),
+      record_(std::move(record)) {}
 
 std::optional<AnswerPiece> Answer::poll() {
   std::optional<Response> piece = stream_->next(std::chrono::milliseconds(0));
@@ -26,6 +29,7 @@ std::optional<AnswerPiece> Answer::poll() {
   record_.progress(*piece);
   AnswerPiece out;
   out.text = parse(*piece);
+  if (one_call_) std::erase_if(out.text.tool_calls, [](const ToolCallDelta& call) { return call.index > 0; });
   out.token_ids = std::move(piece->token_ids);
   out.logprobs = std::move(piece->logprobs);
   out.prompt_logprobs = std::move(piece->prompt_logprobs);

@@ -35,7 +35,9 @@ struct AnswerCounts {
 /// One answer. Used on one strand.
 class Answer {
  public:
-  Answer(std::unique_ptr<ResponseStream> stream, std::optional<OutputParser> parser, RequestRecord record);
+  /// `one_call`: tool calls after the first one are dropped.
+  Answer(std::unique_ptr<ResponseStream> stream, std::optional<OutputParser> parser, bool one_call,
+         RequestRecord record);
 
   /// Nothing: there is nothing new, or it has ended. Text that a parser holds back gives a piece without
   /// text.
@@ -52,6 +54,7 @@ class Answer {
 
   std::unique_ptr<ResponseStream> stream_;
   std::optional<OutputParser> parser_;
+  bool one_call_;
   RequestRecord record_;
   AnswerCounts counts_;
   bool has_tool_calls_ = false;

@@ -296,6 +296,13 @@ std::string required_text(const JsonObject& object, const char* name, const std:
   return std::string(value->get_string());
 }
 
+bool flag_of(const JsonObject& object, const char* name, const std::string& where) {
+  const Json* value = object.if_contains(name);
+  if (value == nullptr || value->is_null()) return false;
+  if (!value->is_bool()) refuse_field(where + name, cat(where, name, ": expected true or false"));
+  return value->get_bool();
+}
+
 std::vector<int> read_ids(const Json& array, const std::string& param) {
   std::vector<int> ids;
   ids.reserve(array.as_array().size());

@@ -52,7 +52,7 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
         std::optional<OutputParser> parser;
         if (request.parser) parser.emplace(*request.parser);
         answers->add(Answer(pipeline->submit(prompt, request.gen_config.choice(choice)), std::move(parser),
-                            RequestRecord(service.metrics(), exchange.request().arrival)));
+                            request.one_call, RequestRecord(service.metrics(), exchange.request().arrival)));
       }
   };
   // A large schema takes long to compile.

@@ -40,6 +40,7 @@ struct GenerationRequest {
   std::vector<std::vector<int>> prompts;  // each gives gen_config.n answers, which stand side by side
   GenerationConfig gen_config;
   std::optional<OutputParserOptions> parser;
+  bool one_call = false;  // an answer's further tool calls are dropped
   int64_t session_id = -1;
   std::string user;  // whose quota it counts on
 

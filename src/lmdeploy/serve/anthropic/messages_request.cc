@@ -15,7 +15,8 @@ Fields prompt_fields() {
           {"system", FieldType::kAny, "The system prompt: a text, or an array of text blocks"},
           {"tools", FieldType::kArray, "Functions that the model may call: name, description, input_schema"},
           {"tool_choice", FieldType::kObject,
-           "{\"type\": \"auto\"}, none, any, or {\"type\": \"tool\", \"name\": ...}"},
+           "{\"type\": \"auto\"}, none, any, or {\"type\": \"tool\", \"name\": ...}; beside it "
+           "\"disable_parallel_tool_use\": true for one call at most"},
           {"thinking", FieldType::kObject,
            "{\"type\": \"enabled\"} or {\"type\": \"disabled\"}, for the chat template"}};
 }
@@ -228,6 +229,8 @@ MessagesRequest read_messages_request(const http::Request& http_request, const S
     chat.options.template_extra["enable_thinking"] =
         required_text(thinking->as_object(), "type", "thinking.") != "disabled";
   read_answer_options(body, request);
+  if (const Json* choice = body.find("tool_choice"))
+    chat.generation.one_call = flag_of(choice->as_object(), "disable_parallel_tool_use", "tool_choice.");
   set_tools(chat, read_tools(body), service);
   return request;
 }

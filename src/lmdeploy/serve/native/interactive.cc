@@ -163,7 +163,7 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
   RequestRegistry::Entry entry = service.requests().add(id, answers->signal());
   const int64_t history_tokens = session.step;
   answers->add(Answer(pipeline->chat(session, request.prompt, request.gen_config), std::nullopt,
-                      RequestRecord(service.metrics(), exchange.request().arrival)));
+                      /*one_call=*/false, RequestRecord(service.metrics(), exchange.request().arrival)));
   answers->set_abort(entry.abort_switch());
   RunningTurn turn{std::move(place), std::move(pipeline), std::move(lease),
                    std::move(entry), std::move(answers),  history_tokens};

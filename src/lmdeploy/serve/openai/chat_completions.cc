@@ -27,7 +27,6 @@ class ChatWriter {
 
   /// The events of a piece: nothing for one that only shows that tokens came.
   std::string events(AnswerPiece& piece) {
-    drop_calls(piece.text);
     JsonObject delta = delta_of(piece.text);
     Json logprobs = logprobs_of(piece);
     if (request_.return_token_ids && !piece.token_ids.empty())
@@ -50,11 +49,6 @@ class ChatWriter {
   Json logprobs_of(const AnswerPiece& piece) const {
     if (!request_.logprobs || piece.logprobs.empty() || tokenizer_ == nullptr) return nullptr;
     return chat_logprobs(piece, *tokenizer_, request_.num_top_logprobs);
-  }
-
-  void drop_calls(OutputDelta& text) const {
-    if (request_.one_call)
-      std::erase_if(text.tool_calls, [](const ToolCallDelta& call) { return call.index > 0; });
   }
 
  private:
@@ -177,7 +171,6 @@ http::Task<> chat_completions(Service& service, http::Exchange& exchange) {
   }
   std::vector<WholeChoice> choices(generation.answers().size());
   co_await read_answers(generation.answers(), [&](AnswerPiece& piece) {
-    writer.drop_calls(piece.text);
     choices[piece.index].append(piece, writer.logprobs_of(piece));
   });
   co_await exchange.respond(json_response(whole_answer(request, choices, writer, generation)));

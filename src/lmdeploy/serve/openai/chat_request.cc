@@ -260,8 +260,9 @@ void force_call(ChatRequest& request, const std::string& function) {
     refuse_field("tool_choice",
                  "tool_choice: a call that must come and a response_format exclude each other");
   try {
-    config.response_format =
-        tool_call_format(request.options.tools, function, request.generation.parser->names.tool_calls);
+    const bool several = function.empty() && !request.generation.one_call;
+    config.response_format = tool_call_format(request.options.tools, function,
+                                              request.generation.parser->names.tool_calls, several);
   } catch (const Error& error) {
     // As in LMDeploy, the model is then told of this function alone.
     if (error.code() == ErrorCode::kUnsupported && !function.empty()) return;
@@ -293,8 +294,8 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
   read_logprobs(body, request);
   read_prompt(body, request);
   read_template_options(body, request);
+  request.generation.one_call = !body.flag("parallel_tool_calls", true);
   set_tools(request, read_tools(body), service);
-  request.one_call = !body.flag("parallel_tool_calls", true);
   request.return_token_ids = body.flag("return_token_ids", false);
   return request;
 }

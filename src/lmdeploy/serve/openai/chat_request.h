@@ -18,7 +18,6 @@ struct ChatRequest {
   GenerationRequest generation;  // without the prompts
   bool stream = false, include_usage = false;
   bool return_token_ids = false;
-  bool one_call = false;  // parallel_tool_calls is false: further calls are dropped
   bool logprobs = false;
   int num_top_logprobs = 0;
 };

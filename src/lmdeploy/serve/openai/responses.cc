@@ -71,8 +71,7 @@ class ResponseWriter {
     if (!piece.text.reasoning_content.empty())
       out += append(OutputItem::Kind::kThought, piece.text.reasoning_content);
     if (!piece.text.content.empty()) out += append(OutputItem::Kind::kMessage, piece.text.content);
-    for (const ToolCallDelta& call : piece.text.tool_calls)
-      if (!request_.chat.one_call || call.index == 0) out += append_call(call);
+    for (const ToolCallDelta& call : piece.text.tool_calls) out += append_call(call);
     if (piece.finish == FinishReason::kNone) return out;
     if (items_.empty()) out += open({OutputItem::Kind::kMessage, "msg_" + http::random_name(24), {}, {}, {}});
     finish_ = piece.finish;

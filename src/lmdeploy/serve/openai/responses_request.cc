@@ -192,7 +192,7 @@ JsonObject echo_of(const Body& body, const ResponsesRequest& request) {
   echo["instructions"] = given("instructions", nullptr);
   echo["max_output_tokens"] = given("max_output_tokens", nullptr);
   echo["model"] = request.chat.model;
-  echo["parallel_tool_calls"] = !request.chat.one_call;
+  echo["parallel_tool_calls"] = !request.chat.generation.one_call;
   echo["previous_response_id"] = nullptr;
   echo["reasoning"] = given("reasoning", reasoning);
   echo["store"] = false;
@@ -242,7 +242,7 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   chat.model = service.checked_model(body);
   refuse_unsupported(body);
   chat.prompt = Json(read_input(body));
-  chat.one_call = !body.flag("parallel_tool_calls", true);
+  chat.generation.one_call = !body.flag("parallel_tool_calls", true);
   if (const Json* reasoning = body.find("reasoning"))
     if (const Json* effort = reasoning->as_object().if_contains("effort");
         effort != nullptr && effort->is_string())

@@ -21,6 +21,7 @@ std::string key_of(const ResponseFormat& format) {
                    format.pattern,
                    format.prefix,
                    format.suffix,
+                   format.separator,
                    format.strict,
                    format.compact};
   for (const std::string& choice : format.choices) key.emplace_back(choice);
@@ -52,10 +53,12 @@ NodeId add_format(GrammarBuilder& builder, const ResponseFormat& format, const s
     case Kind::kJsonSchema: {
       const NodeId schema =
           add_schema(builder, format.schema, {format.strict, format.compact}, where, warnings);
-      if (format.prefix.empty() && format.suffix.empty()) return schema;
+      if (format.prefix.empty() && format.suffix.empty() && format.separator.empty()) return schema;
       const NodeId start = builder.add();
-      builder.mark_end(
-          builder.literal(builder.call(builder.literal(start, format.prefix), schema), format.suffix));
+      const NodeId end =
+          builder.literal(builder.call(builder.literal(start, format.prefix), schema), format.suffix);
+      builder.mark_end(end);
+      if (!format.separator.empty()) builder.jump(builder.literal(end, format.separator), start);
       return start;
     }
     case Kind::kRegex:

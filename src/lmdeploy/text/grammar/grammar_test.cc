@@ -276,6 +276,26 @@ TEST(Schema, F37_RefusesWhatItCannotEnforce) {
   EXPECT_EQ(warned->warnings().size(), 2u);
 }
 
+// Neither counts nor optional keys are written out: what is compiled stays as small as the schema.
+TEST(Schema, F38_LargeOnesStaySmall) {
+  const auto counted =
+      schema_grammar(R"({"type":"array","items":{"type":"number"},"minItems":10,"maxItems":1000})");
+  std::string properties;
+  for (int i = 0; i < 200; ++i) properties += cat(i == 0 ? "" : ",", "\"p", i, "\":{\"type\":\"integer\"}");
+  const auto wide = schema_grammar(
+      cat(R"({"type":"object","additionalProperties":false,"properties":{)", properties, "}}"));
+  EXPECT_LT(counted->num_nodes(), 1000U);
+  EXPECT_LT(wide->num_nodes(), 10'000U);
+  EXPECT_TRUE(admits(wide, R"({"p3":1,"p199":2})"));
+  EXPECT_FALSE(admits(wide, R"({"p199":1,"p3":2})")) << "in the order in which they are declared";
+  for (const auto& grammar : {counted, wide}) {
+    Matcher matcher = grammar->matcher();
+    for (const char c : std::string_view(grammar == counted ? "[1,22,3.5" : R"({"p17":1,"p170":)"))
+      ASSERT_TRUE(matcher.accept_bytes(std::string_view(&c, 1)));
+    EXPECT_LT(grammar->automaton()->memory(), size_t{1} << 20);
+  }
+}
+
 TEST(Schema, HostileOnesEndInOneError) {
   std::string deep;
   for (int i = 0; i < 60; ++i) deep += R"({"anyOf":[)";

@@ -22,6 +22,7 @@ struct ResponseFormat {
   std::string pattern;
   std::vector<std::string> choices;
   std::string prefix, suffix;  // kJsonSchema: stand before and after the JSON text
+  std::string separator;       // not empty: any number of these, this between them
   /// Keywords that do not act are refused, and objects are closed unless they say otherwise.
   bool strict = false;
   bool compact = false;  // no white space between JSON tokens

@@ -209,7 +209,9 @@ TEST(GrammarGuesses, ChangeNothingButTheNumberOfSteps) {
   EXPECT_EQ(want.stats().speculative.num_drafts, 0);
   EXPECT_GT(s.num_accepted_tokens, 0);
   EXPECT_LT(s.num_accepted_tokens, s.num_draft_tokens);
-  EXPECT_EQ(got.stats().steps, want.stats().steps - s.num_accepted_tokens);
+  EXPECT_LT(got.stats().steps, want.stats().steps);
+  EXPECT_GE(got.stats().steps, want.stats().steps - s.num_accepted_tokens)
+      << "an answer's last one saves none";
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -15,7 +15,7 @@ from lmdeploy.pytorch import EngineConfig as PytorchOld
 from lmdeploy.turbomind import EngineConfig as TurbomindOld
 
 BAD_GENERATION = [
-    dict(n=0), dict(max_new_tokens=0), dict(max_new_tokens=-1), dict(top_p=1.5), dict(top_p=-0.1), dict(top_k=-2),
+    dict(n=0), dict(max_new_tokens=-1), dict(top_p=1.5), dict(top_p=-0.1), dict(top_k=-2),
     dict(min_p=1.1), dict(temperature=-0.1), dict(temperature=2.1), dict(temperature=float("nan")),
     dict(repetition_penalty=0.0), dict(logprobs=-1), dict(min_new_tokens=-1), dict(output_logits="some"),
     dict(presence_penalty=3.0), dict(stop_words=[""]), dict(stop_token_ids=[-5]),

@@ -233,6 +233,21 @@ TEST(Quotas, AUserOfNoGroupIsRefused) {
   EXPECT_EQ(server->post(kChat, R"({"messages":"x","user_id":"a"})").status, 200);
 }
 
+// Where nobody is served by default, each route must be able to say whose request it is.
+TEST(Quotas, EveryRouteTakesTheUser) {
+  QuotaServer server({true, {{"G", {{"a", 1}}}}});
+  for (const auto& [route, body] : std::initializer_list<std::pair<const char*, std::string>>{
+           {kChat, R"("messages":"x")"},
+           {"/v1/completions", R"("prompt":"x")"},
+           {"/v1/responses", R"("input":"x")"},
+           {"/generate", R"("prompt":"x")"},
+           {"/get_ppl", R"("input":"xy")"},
+           {"/v1/chat/interactive", R"("prompt":"x")"}}) {
+    EXPECT_EQ(server->post(route, cat("{", body, "}")).status, 400) << route;
+    EXPECT_EQ(server->post(route, cat("{", body, R"(,"user_id":"a"})")).status, 200) << route;
+  }
+}
+
 TEST(Quotas, WithoutThemTheRoutesSayWhatIsMissing) {
   ScriptedServer plain;
   for (const char* route : {"/v1/chat/completions_qos", "/v1/completions_qos", "/v1/chat/interactive_qos"})

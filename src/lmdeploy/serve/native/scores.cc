@@ -48,13 +48,16 @@ Json pooling_answer(const std::string& model, const std::vector<std::vector<int>
 }  // namespace
 
 const Fields& ppl_fields() {
-  static const Fields fields = {{"input", FieldType::kTextOrIds, "A text or token ids, or several", true}};
+  static const Fields fields = {
+      {"input", FieldType::kTextOrIds, "A text or token ids, or several", true},
+      {"user_id", FieldType::kString, "Whose quota the request counts on, where the server has quotas"}};
   return fields;
 }
 
 http::Task<> get_ppl(Service& service, http::Exchange& exchange) {
   const Body body(exchange.request(), ppl_fields());
-  const auto place = co_await service.admission().enter(exchange);
+  const std::string user = body.text("user_id");
+  const auto place = co_await service.admission().enter(exchange, user);
   const std::shared_ptr<Pipeline> pipeline = service.pipeline();
   const Json& input = *body.find("input");
   const std::vector<std::vector<int>> inputs = read_inputs(input, *pipeline);
@@ -65,15 +68,18 @@ http::Task<> get_ppl(Service& service, http::Exchange& exchange) {
 }
 
 const Fields& pooling_fields() {
-  static const Fields fields = {{"model", FieldType::kString, "Name of the model"},
-                                {"input", FieldType::kTextOrIds, "A text or token ids, or several", true}};
+  static const Fields fields = {
+      {"model", FieldType::kString, "Name of the model"},
+      {"input", FieldType::kTextOrIds, "A text or token ids, or several", true},
+      {"user_id", FieldType::kString, "Whose quota the request counts on, where the server has quotas"}};
   return fields;
 }
 
 http::Task<> pooling(Service& service, http::Exchange& exchange) {
   const Body body(exchange.request(), pooling_fields());
   const std::string model = service.checked_model(body);
-  const auto place = co_await service.admission().enter(exchange);
+  const std::string user = body.text("user_id");
+  const auto place = co_await service.admission().enter(exchange, user);
   const std::shared_ptr<Pipeline> pipeline = service.pipeline();
   const std::vector<std::vector<int>> inputs = read_inputs(*body.find("input"), *pipeline);
   std::vector<double> scores;

@@ -229,6 +229,7 @@ const Fields& responses_fields() {
       {"previous_response_id", FieldType::kString, "Not supported"},
       {"background", FieldType::kBool, "Not supported", false, -kAny, kAny, false, "false"},
       {"store", FieldType::kBool, "Accepted: nothing is stored"},
+      {"user_id", FieldType::kString, "Whose quota the request counts on, where the server has quotas"},
       {"metadata", FieldType::kObject, "Repeated in the answer"},
       {"user", FieldType::kString, "Repeated in the answer"},
   };
@@ -242,6 +243,7 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   chat.model = service.checked_model(body);
   refuse_unsupported(body);
   chat.prompt = Json(read_input(body));
+  chat.generation.user = body.text("user_id");
   chat.generation.one_call = !body.flag("parallel_tool_calls", true);
   if (const Json* reasoning = body.find("reasoning"))
     if (const Json* effort = reasoning->as_object().if_contains("effort");

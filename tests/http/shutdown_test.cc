@@ -28,16 +28,31 @@ TEST(Shutdown, DrainLetsRequestsEnd) {
 }
 
 TEST(Shutdown, DrainGivesUpInTime) {
-  TestServer server;
+  http::ServerOptions options;
+  options.ending_timeout = milliseconds(20);
+  TestServer server(options);
   RawClient waits = server.connect(), streams = server.connect();
   waits.send("GET /wait HTTP/1.1\r\n\r\n");
   streams.send("GET /flood HTTP/1.1\r\n\r\n");
   server.await_waiting(2);
   EXPECT_FALSE(server.server().drain(milliseconds(30)));
   server.server().stop();
-  server.await_gone(2);
+  server.await_gone(1);  // the stream; the other one has its answer
   EXPECT_EQ(server.server().counts().requests, 0);
   waits.read_to_end();
+}
+
+TEST(Shutdown, WhatADrainCutsOffGetsAStatus) {
+  TestServer server;
+  RawClient waits = server.connect();
+  waits.send("GET /wait HTTP/1.1\r\n\r\n");
+  server.await_waiting(1);
+  EXPECT_FALSE(server.server().drain(milliseconds(30)));
+  const RawReply reply = waits.read_reply();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.body, "error: the server is shutting down");
+  EXPECT_EQ(waits.read_some(), "");
+  server.await_no_connections();
 }
 
 TEST(Shutdown, NobodyIsAcceptedWhileDraining) {

@@ -414,6 +414,25 @@ TEST(Proxy, NoNodeAnswers) {
   EXPECT_EQ(front.connect().post(kChat, kBody).status, 200);
 }
 
+TEST(Proxy, WithoutNodesClientsShouldTryAgain) {
+  Front front;
+  const RawReply reply = front.connect().post(kChat, kBody);
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.headers.at("retry-after"), "1");
+  EXPECT_NE(reply.body.find("no node has been added yet"), std::string::npos) << reply.body;
+}
+
+TEST(Proxy, PassesOnWhateverHasNoStateAtANode) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  for (const char* path : {"/v1/chat/completions_qos", "/v1/completions_qos", "/v1/embeddings", "/v1/encode",
+                           "/generate", "/get_ppl", "/pooling"}) {
+    EXPECT_EQ(front.connect().post(path, kBody).status, 200) << path;
+    EXPECT_EQ(node.last_request().url.path, path);
+  }
+}
+
 TEST(Proxy, NodesThatTakeTooLong) {
   FakeNode slow, other;
   ProxyOptions options = quick_probes();
@@ -478,7 +497,7 @@ TEST(Proxy, F69_F73_BadRequests) {
   const RawReply wrong_method = front.connect().get(kChat);
   EXPECT_EQ(wrong_method.status, 405);
   EXPECT_EQ(wrong_method.headers.at("allow"), "POST");
-  EXPECT_EQ(front.connect().post("/v1/encode", "{}").status, 404);
+  EXPECT_EQ(front.connect().post("/v1/chat/interactive", "{}").status, 404);
   EXPECT_EQ(front.connect().post("/distserve/gc", "{}").status, 501);
   EXPECT_EQ(node.num_requests(), 0);
 }
@@ -608,6 +627,28 @@ TEST(Proxy, DrainWaitsForStreams) {
   thread.join();
   lets_go.join();
   EXPECT_TRUE(drained);
+}
+
+TEST(Proxy, WhatADrainCutsOffHearsOfIt) {
+  FakeNode node;
+  Front front;
+  front.add(node);
+  node.hold_after(0);
+  RawClient whole = front.connect();
+  whole.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kBody.size()) +
+             "\r\n\r\n" + kBody);
+  poll_until("the request", [&] { return node.num_requests() == 1; });
+  node.hold_after(1);
+  RawClient stream = front.connect();
+  stream.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kStream.size()) +
+              "\r\n\r\n" + kStream);
+  poll_until("the stream", [&] { return node.num_requests() == 2; });
+  std::string begin;
+  while (begin.find(FakeNode::chunk(0)) == std::string::npos) begin += stream.read_some();
+  EXPECT_FALSE(front->drain(milliseconds(20)));
+  EXPECT_EQ(whole.read_reply().status, 503);
+  EXPECT_NE(stream.read_to_end().find("the server is shutting down"), std::string::npos);
+  EXPECT_EQ(node.num_requests(), 2) << "no other node is tried";
 }
 
 TEST(Proxy, TlsOnBothSides) {

@@ -123,6 +123,54 @@ TEST(Failures, StreamsOfAllProtocolsSayWhy) {
   }
 }
 
+/// So do they when --shutdown-timeout cuts them off.
+TEST(Failures, WhatAShutdownCutsOffHearsOfIt) {
+  FailingServer server;
+  const char* const streams[][3] = {
+      {kChat, kEndless, "data: [DONE]"},
+      {"/v1/completions", R"({"prompt":"h","max_tokens":9000,"stream":true})", "data: [DONE]"},
+      {"/v1/responses", R"({"input":"hi","stream":true})", "event: response.failed"},
+      {"/v1/chat/interactive", R"({"prompt":"hi","stream":true})", "\"error\":{"}};
+  std::vector<RawClient> clients;
+  for (const auto& [route, body, end] : streams) {
+    clients.push_back(server->connect());
+    clients.back().send(post_text(route, body));
+    EXPECT_FALSE(clients.back().read_some().empty());
+  }
+  clients.push_back(server->connect());
+  clients.back().send(post_text("/v1/completions", R"({"prompt":"h","max_tokens":60000})"));
+  server->await_running(5);
+  server->server().service().set_state(ServiceState::kStopping);
+  EXPECT_FALSE(server->server().drain(std::chrono::milliseconds(30)));
+  for (size_t i = 0; i < std::size(streams); ++i) {
+    const std::string text = clients[i].read_to_end();
+    EXPECT_NE(text.find("the server is shutting down"), std::string::npos) << streams[i][0];
+    EXPECT_NE(text.find(streams[i][2]), std::string::npos) << streams[i][0];
+  }
+  const RawReply whole = clients.back().read_reply();
+  EXPECT_EQ(whole.status, 503);
+  EXPECT_EQ(whole.headers.at("retry-after"), "2");
+  server->await_idle();
+}
+
+/// Places in the queue too.
+TEST(Failures, WhoeverWaitsForAPlaceHearsOfAShutdown) {
+  ScriptOptions options;
+  options.service.admission.max_running = 1;
+  ScriptedServer server(options);
+  server.close_gate();
+  RawClient runs = server.connect(), waits = server.connect();
+  runs.send(post_text(kChat, kShort));
+  server.await_admitted(1);
+  waits.send(post_text(kChat, kShort));
+  server.await_waiting(1);
+  EXPECT_FALSE(server.server().drain(std::chrono::milliseconds(30)));
+  EXPECT_EQ(waits.read_reply().status, 503);
+  EXPECT_EQ(runs.read_reply().status, 503);
+  server.open_gate();
+  server.await_idle();
+}
+
 /// A request that waits when the step fails is not part of it.
 TEST(Failures, WaitingRequestsGoOn) {
   FailingServer server;

@@ -22,6 +22,8 @@ class Connection {
  public:
   virtual ~Connection() = default;
   virtual void close_when_idle() = 0;
+  /// Wakes the handler: ServerContext::ending is set.
+  virtual void end_request() = 0;
   virtual void abort() = 0;
 };
 
@@ -48,6 +50,7 @@ struct ServerContext {
   std::optional<boost::asio::ssl::context> tls;
   ConnectionList connections;
   std::atomic<bool> draining = false;
+  std::atomic<bool> ending = false;  // the time for draining is over
   std::atomic<int64_t> num_requests = 0;
   boost::asio::io_context io;
   std::unique_ptr<boost::asio::thread_pool> workers;

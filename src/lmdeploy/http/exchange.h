@@ -19,6 +19,13 @@ class ClientGone : public std::runtime_error {
   ClientGone() : std::runtime_error("the client has closed the connection") {}
 };
 
+/// Ends a handler that still waits when the server's time to drain is over. The server answers 503, unless the
+/// handler does it better.
+class ServerEnds : public std::runtime_error {
+ public:
+  ServerEnds() : std::runtime_error("the server is shutting down") {}
+};
+
 /// All of it is used on the connection's strand only.
 class Exchange {
  public:
@@ -37,10 +44,12 @@ class Exchange {
 
   virtual bool answered() const = 0;  // respond() or begin_stream() has begun
   virtual bool client_gone() const = 0;
-  /// Set when the client closes the connection, or the server ends it. One at a time; nullptr: nobody asks.
+  /// The server waits no longer: what runs should say so and end.
+  virtual bool server_ends() const = 0;
+  /// Called once when one of the two comes true. One at a time; nullptr: nobody asks.
   virtual void set_on_gone(std::function<void()> on_gone) = 0;
 
-  /// Waits until `signal` is set, or throws ClientGone. false: `timeout` passed first.
+  /// Waits until `signal` is set, or throws ClientGone or ServerEnds. false: `timeout` passed first.
   Task<bool> wait(const Signal& signal, std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   /// Runs `work` on one of the server's worker threads: what takes longer than a millisecond should not hold
   /// up other connections. What it throws comes out here.

@@ -95,14 +95,11 @@ class Server::Impl {
   bool drain(std::chrono::milliseconds timeout) {
     context_.draining = true;
     close_acceptor();
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (true) {
-      const auto open = context_.connections.all();
-      if (open.empty() || context_.io.stopped()) return true;
-      for (const auto& connection : open) connection->close_when_idle();
-      if (std::chrono::steady_clock::now() >= deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
+    if (await_end(timeout)) return true;
+    context_.ending = true;
+    for (const auto& connection : context_.connections.all()) connection->end_request();
+    await_end(context_.options.ending_timeout);
+    return false;
   }
 
   void stop() {
@@ -124,6 +121,18 @@ class Server::Impl {
   }
 
  private:
+  /// Whether all connections are gone in time.
+  bool await_end(std::chrono::milliseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (true) {
+      const auto open = context_.connections.all();
+      if (open.empty() || context_.io.stopped()) return true;
+      for (const auto& connection : open) connection->close_when_idle();
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
   /// Without memory something may throw outside all coroutines; the others go on.
   void run() {
     while (true) {

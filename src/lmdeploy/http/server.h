@@ -41,6 +41,7 @@ struct ServerOptions {
   std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte
   // After an answer to half a request: without a byte of the rest, which is dropped, body_timeout in all.
   std::chrono::milliseconds linger_timeout{2'000};
+  std::chrono::milliseconds ending_timeout{2'000};  // after a drain in vain: for handlers to say that they end
 };
 
 /// Errors that no handler sees (malformed head, too large a body, a handler that threw) are answered by this.
@@ -76,7 +77,7 @@ class Server {
   int port() const;
   ServerCounts counts() const;
   /// No new connections; those without a request are closed, the others after their answer. Returns when all
-  /// are gone, or after `timeout`: then false.
+  /// are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so; then false.
   bool drain(std::chrono::milliseconds timeout);
   /// Closes all connections: their handlers see ClientGone. Joins the threads.
   void stop();

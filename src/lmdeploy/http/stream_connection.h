@@ -66,6 +66,9 @@ class StreamConnection final : public Connection,
       if (self.idle_) self.close_socket();
     });
   }
+  void end_request() override {
+    on_strand([](StreamConnection& self) { self.wake_handler(); });
+  }
   void abort() override {
     on_strand([](StreamConnection& self) {
       self.close_socket();
@@ -77,6 +80,7 @@ class StreamConnection final : public Connection,
   asio::any_io_executor executor() const override { return const_cast<Stream&>(stream_).get_executor(); }
   bool answered() const override { return answered_; }
   bool client_gone() const override { return client_gone_; }
+  bool server_ends() const override { return context_.ending; }
   void set_on_gone(std::function<void()> on_gone) override { on_gone_ = std::move(on_gone); }
 
   Task<> respond(Response response) override {
@@ -313,6 +317,8 @@ class StreamConnection final : public Connection,
         if (!finished_) failure.message = answered_ ? "the answer was not finished" : "there is no answer";
       } catch (const ClientGone&) {
         keep_alive_ = false;
+      } catch (const ServerEnds& ends) {
+        failure = {503, ends.what()};
       } catch (const Error& error) {
         failure = {error.code() == ErrorCode::kInvalidData ? 400 : 500, error.what()};
       } catch (const std::exception& error) {
@@ -332,7 +338,7 @@ class StreamConnection final : public Connection,
   }
 
   Task<> fail(const Failure& failure) {
-    if (failure.status >= 500)
+    if (failure.status == 500)
       LMD_LOG(kError, request_.method, " ", request_.url.path, " (", request_.id, "): ", failure.message);
     if (answered_) {
       keep_alive_ = false;  // the end of a broken answer is the end of the connection
@@ -396,6 +402,10 @@ class StreamConnection final : public Connection,
   /// that has closed its own side only.
   void client_went() {
     client_gone_ = true;
+    wake_handler();
+  }
+
+  void wake_handler() {
     if (const auto on_gone = std::exchange(on_gone_, nullptr)) on_gone();
   }
 

@@ -20,12 +20,12 @@ constexpr size_t kLongBody = 64 << 10;    // parsed elsewhere
 constexpr size_t kWholeAnswer = 1 << 20;  // shorter answers are passed on as a whole
 constexpr int kMaxBroken = 3;             // nodes that one request may break
 
-/// While it lives, a client that goes away ends the call.
+/// While it lives, a client that goes away and the end of the server end the call.
 class CancelWhenGone {
  public:
   CancelWhenGone(Exchange& exchange, http::Call& call) : exchange_(exchange) {
     exchange.set_on_gone([&call] { call.cancel(); });
-    if (exchange.client_gone()) call.cancel();
+    if (exchange.client_gone() || exchange.server_ends()) call.cancel();
   }
   ~CancelWhenGone() { exchange_.set_on_gone(nullptr); }
   CancelWhenGone(const CancelWhenGone&) = delete;
@@ -99,6 +99,7 @@ class Forwarding {
       failure = error.what();
     }
     if (exchange_.client_gone()) throw http::ClientGone();
+    if (exchange_.server_ends() && !failure.empty()) throw http::ServerEnds();
     if (!failure.empty()) co_return note_failure(dispatch, call, failure);
     if (call.status() == 503) {
       busy_ = head_of(call);
@@ -165,11 +166,13 @@ class Forwarding {
   /// An event stream ends with an event that says so; of all else the missing end does.
   Task<> break_off(NodeTable::Dispatch& dispatch, const http::Call& call, const std::string& failure,
                    const std::string& tail) {
+    const bool own_end = exchange_.server_ends();
     ++context_.num_broken;
-    if (!call.timed_out()) dispatch.fail();
+    if (!call.timed_out() && !own_end) dispatch.fail();
     if (!is_event_stream(call)) throw Error(ErrorCode::kIo, failure);
-    LMD_LOG(kWarning, "request ", exchange_.request().id, ": the node broke off a stream: ", failure);
-    const JsonObject error = node_error_json(502, 10402, "the node broke off its answer");
+    LMD_LOG(kWarning, "request ", exchange_.request().id, ": a stream was broken off: ", failure);
+    const JsonObject error = own_end ? node_error_json(503, 10402, http::ServerEnds().what())
+                                     : node_error_json(502, 10402, "the node broke off its answer");
     co_await exchange_.write(cat(tail == "\n\n" ? "" : "\n\n", "data: ", to_json_text(Json(error)), "\n\n"));
     co_await exchange_.finish();
   }
@@ -215,6 +218,10 @@ Task<> forward(Exchange& exchange, ForwardContext& context) {
     co_await exchange.offload([&] { inquiry = read_inquiry(body); });
   const std::set<std::string> models = context.table.models();
   if (inquiry.model.empty() && models.size() == 1) inquiry.model = *models.begin();
+  if (models.empty()) {
+    co_await exchange.respond(node_error_reply(503, 10402, "no node has been added yet"));
+    co_return;
+  }
   if (models.count(inquiry.model) == 0) {
     co_await exchange.respond(error_reply(
         404, cat("The model `", inquiry.model, "` does not exist. The nodes serve: ", joined(models)),

@@ -56,7 +56,9 @@ http::Response json_reply(const Json& value, int status) {
 }
 
 http::Response error_reply(int status, const std::string& message, std::string_view code) {
-  return json_reply(error_json(status, message, code), status);
+  http::Response response = json_reply(error_json(status, message, code), status);
+  if (status == 503) response.headers.set("Retry-After", "1");
+  return response;
 }
 
 JsonObject node_error_json(int status, int error_code, const std::string& message) {

@@ -19,16 +19,16 @@ http::Task<Admission::Place> Admission::enter(http::Exchange& exchange, std::str
                                               int64_t num_answers) {
   const auto [request, waiter] = enqueue(user, num_answers);
   const auto timeout = timeout_.count() > 0 ? std::optional(timeout_) : std::nullopt;
-  bool gone = false;
+  std::exception_ptr gone;
   try {
     co_await exchange.wait(waiter->signal, timeout);
-  } catch (const http::ClientGone&) {
-    gone = true;
+  } catch (...) {
+    gone = std::current_exception();
   }
   const bool admitted = leave_queue(request);
   if (admitted && !gone) co_return Place(*this, request);
   if (admitted) leave(request);
-  if (gone) throw http::ClientGone();
+  if (gone) std::rethrow_exception(gone);
   throw ApiError(
       {503,
        cat("the request waited ", timeout_.count(), " ms for its turn, the most this server allows"),

@@ -45,7 +45,7 @@ class Admission {
 
   /// `user` and how many answers the request gives count where there are quotas. Throws ApiError 503 when too
   /// many wait already or the time is up, 400 for a user of no group, http::ClientGone when the client leaves
-  /// the queue.
+  /// the queue, http::ServerEnds.
   http::Task<Place> enter(http::Exchange& exchange, std::string user = {}, int64_t num_answers = 1);
 
   bool has_quotas() const { return has_quotas_; }

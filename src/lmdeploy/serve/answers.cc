@@ -81,13 +81,21 @@ std::optional<AnswerPiece> Answers::poll() {
 
 http::Task<std::optional<AnswerPiece>> Answers::next() {
   if (first_) co_return std::exchange(first_, std::nullopt);
-  while (true) {
+  while (!exchange_.server_ends()) {
     if (std::optional<AnswerPiece> piece = poll()) co_return piece;
     bool all_finished = true;
     for (const Answer& answer : answers_) all_finished = all_finished && answer.finished();
     if (all_finished) co_return std::nullopt;
-    co_await exchange_.wait(signal_);
+    try {
+      co_await exchange_.wait(signal_);
+    } catch (const http::ServerEnds&) {  // the loop ends
+    }
   }
+  if (std::exchange(ended_, true)) co_return std::nullopt;
+  AnswerPiece last;
+  last.finish = FinishReason::kError;
+  last.error = server_ends(http::ServerEnds());
+  co_return last;
 }
 
 http::Task<> Answers::wait_for_first(std::chrono::milliseconds patience) {

@@ -72,7 +72,8 @@ class Answers {
   size_t size() const { return answers_.size(); }
   const Answer& operator[](size_t index) const { return answers_[index]; }
 
-  /// The next piece of any of them; nothing: all have ended. Throws http::ClientGone.
+  /// The next piece of any of them; nothing: all have ended. The server's end is an error. Throws
+  /// http::ClientGone.
   http::Task<std::optional<AnswerPiece>> next();
   /// Waits until an answer has something, or `patience` is over. Throws ApiError when the first thing an
   /// answer says is why there is none: before anything is sent, that is an error of the whole request.
@@ -87,7 +88,8 @@ class Answers {
   std::vector<Answer> answers_;
   std::optional<AnswerPiece> first_;  // seen by wait_for_first()
   std::shared_ptr<AbortSwitch> abort_;
-  size_t turn_ = 0;  // whose turn to be asked it is
+  bool ended_ = false;  // the server's end has been told
+  size_t turn_ = 0;   // whose turn to be asked it is
 };
 
 }  // namespace lmdeploy

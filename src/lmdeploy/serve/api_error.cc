@@ -78,11 +78,15 @@ ApiErrorInfo to_api_error(ErrorCode code, const std::string& message) {
   return info;
 }
 
+ApiErrorInfo server_ends(const http::ServerEnds& ends) { return {503, ends.what(), {}, {}, 2}; }
+
 ApiErrorInfo current_api_error() {
   try {
     throw;
   } catch (const ApiError& error) {
     return error.info();
+  } catch (const http::ServerEnds& ends) {
+    return server_ends(ends);
   } catch (const Error& error) {
     return to_api_error(error.code(), error.what());
   } catch (const std::exception& error) {

@@ -6,7 +6,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/json.h"
-#include "lmdeploy/http/message.h"
+#include "lmdeploy/http/exchange.h"
 
 namespace lmdeploy {
 
@@ -34,6 +34,7 @@ class ApiError : public std::runtime_error {
 
 /// The status of each ErrorCode; a message that begins with "gen_config.NAME" names its field.
 ApiErrorInfo to_api_error(ErrorCode code, const std::string& message);
+ApiErrorInfo server_ends(const http::ServerEnds& ends);
 /// Of the exception that is being handled.
 ApiErrorInfo current_api_error();
 

@@ -438,7 +438,7 @@ const ExpertsCase kExpertsCases[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertLinearTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kF32, DType::kBF16, DType::kQ4_1,
-                                                              DType::kQ8_0, DType::kQ6_K),
+                                                              DType::kQ8_0, DType::kQ6_K, DType::kF8G64),
                                             ::testing::ValuesIn(kExpertsCases)),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_",

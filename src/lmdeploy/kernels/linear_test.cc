@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
     FewIntegers, LinearTest,
     ::testing::Combine(::testing::ValuesIn(all_backends()),
                        ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kU4G32,
-                                         DType::kU4G128, DType::kU5G32, DType::kI8G64),
+                                         DType::kU4G128, DType::kU5G32, DType::kI8G64, DType::kF8G64),
                        ::testing::ValuesIn(kFewIntegerCases)),
     [](const auto& test) { return std::apply([](const auto&... p) { return name_of(p...); }, test.param); });
 
@@ -368,6 +368,56 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LinearIntegersTest,
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });
+
+class LinearCodesTest : public ::testing::TestWithParam<Backend> {};
+
+// All codes of 8-bit floats, row r holding 64 r to 64 r + 63.
+Tensor every_code(float scale, bool with_nan) {
+  Tensor weight(DType::kF8G64, {4, 64});
+  for (int64_t r = 0; r < 4; ++r) {
+    auto* block = weight.view().row<uint8_t>(r);
+    std::memcpy(block, &scale, sizeof(scale));
+    for (int64_t k = 0; k < 64; ++k) {
+      const int64_t code = 64 * r + k;
+      block[4 + k] = static_cast<uint8_t>(code % 128 == 127 && !with_nan ? 0 : code);
+    }
+  }
+  return weight;
+}
+
+// A product with a row of the unit matrix is one exact number in all types that activations have.
+TEST_P(LinearCodesTest, EachIsExact) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const DType dtype = dtype_of(GetParam());
+  const Tensor weight = every_code(0.25f, false);
+  for (const int64_t tokens : {1, 64, 100}) {
+    const TestTensor x(dtype, tokens, 64), got(dtype, tokens, 4), want(DType::kF64, tokens, 4);
+    for (int64_t first = 0; first < 64; first += tokens) {
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t k = 0; k < 64; ++k) x.view().set(t, k, (first + t) % 64 == k ? 1 : 0);
+      kernels_of(GetParam()).linear(got, x, *pack(kernels_of(GetParam()), weight));
+      ref_kernels().linear(want, x, *pack(ref_kernels(), weight));
+      expect_close(got, want, [](int64_t, int64_t, double) { return 0; });
+    }
+  }
+}
+
+TEST_P(LinearCodesTest, NaNMakesItsRowsNaN) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const DType dtype = dtype_of(GetParam());
+  for (const int64_t tokens : {1, 20, 100}) {
+    const TestTensor x(dtype, tokens, 64), got(dtype, tokens, 4);
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t k = 0; k < 64; ++k) x.view().set(t, k, 0.5);
+    kernels_of(GetParam()).linear(got, x, *pack(kernels_of(GetParam()), every_code(0.25f, true)));
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t n = 0; n < 4; ++n)
+        EXPECT_EQ(std::isnan(got.at(t, n)), n % 2 == 1) << "[" << t << ", " << n << "]";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, LinearCodesTest, ::testing::ValuesIn(linear_backends()),
+                         [](const auto& test) { return to_string(test.param); });
 
 class StackedPartsTest : public ::testing::TestWithParam<Backend> {};
 

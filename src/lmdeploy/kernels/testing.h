@@ -81,10 +81,10 @@ inline std::string problem_of(Backend backend) {
   return cpu_isa_available(isa) ? "" : cat("this processor lacks ", isa);
 }
 
-inline constexpr std::array kWeightKinds = {DType::kF32,    DType::kF16,   DType::kBF16, DType::kQ4_0,
-                                            DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1, DType::kQ8_0,
-                                            DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K, DType::kU4G32,
-                                            DType::kU4G128, DType::kU5G32, DType::kI8G64};
+inline constexpr std::array kWeightKinds = {DType::kF32,    DType::kF16,   DType::kBF16,  DType::kQ4_0,
+                                            DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,  DType::kQ8_0,
+                                            DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K,  DType::kU4G32,
+                                            DType::kU4G128, DType::kU5G32, DType::kI8G64, DType::kF8G64};
 
 /// More threads than this machine may have: pieces must come out the same whoever runs them.
 inline std::shared_ptr<ThreadPool> test_threads() {
@@ -201,6 +201,14 @@ inline void set_integer_group(Rng& rng, DType dtype, uint8_t* block) {
     for (size_t i = 0; i < 32; ++i) block[8 + i] &= 31;
 }
 
+/// Gives a block of random codes a scale, and a number in place of each NaN.
+inline void set_code_group(Rng& rng, uint8_t* block) {
+  const auto scale = static_cast<float>((0.5 + rng.uniform()) / 448 * (rng.below(8) == 0 ? -1 : 1));
+  std::memcpy(block, &scale, sizeof(scale));
+  for (size_t i = 4; i < 68; ++i)
+    if ((block[i] & 0x7f) == 0x7f) block[i] &= 0x80;
+}
+
 /// Random weights [rows, cols] of any kind. Blocks are random bits with scales that make weights of about 1.
 inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
                             std::optional<uint8_t> all_bits = std::nullopt) {
@@ -216,6 +224,10 @@ inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
   if (is_integer_group(dtype)) {
     for (size_t at = 0; at < t.bytes(); at += step)
       set_integer_group(rng, dtype, t.span<uint8_t>().data() + at);
+    return t;
+  }
+  if (dtype == DType::kF8G64) {
+    for (size_t at = 0; at < t.bytes(); at += step) set_code_group(rng, t.span<uint8_t>().data() + at);
     return t;
   }
   const bool is_k = block_size(dtype) == 256;

@@ -79,7 +79,7 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
   float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);
   for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
     const int64_t row = panel * kPanelRows;
-    const auto product = in_int8() && is_quantized(part.kind) ? ops_.linear_int8 : ops_.linear;
+    const auto product = in_int8() && has_integers(part.kind) ? ops_.linear_int8 : ops_.linear;
     product({.kind = part.kind,
              .panels = weight.panels(part) + panel * part.panel_bytes,
              .panel_bytes = part.panel_bytes,

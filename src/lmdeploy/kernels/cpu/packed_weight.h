@@ -21,7 +21,7 @@ struct TokenForms {
   bool int8 = false;
 
   void add(Kind kind, bool in_int8) {
-    const bool bytes = in_int8 && is_quantized(kind);
+    const bool bytes = in_int8 && has_integers(kind);
     int8 |= bytes;
     sums |= bytes || needs_sums(kind);
     if (!bytes) (has_shifted_columns(kind) ? shifted : plain) = true;
@@ -47,7 +47,7 @@ class CpuWeight final : public PackedWeight {
     int64_t offset;  // of the first panel in the buffer
   };
 
-  /// in_int8: quantised parts are multiplied in bytes.
+  /// in_int8: parts of integers are multiplied in bytes.
   CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, bool in_int8, ThreadPool& threads);
   size_t bytes() const override { return buffer_.size(); }
 

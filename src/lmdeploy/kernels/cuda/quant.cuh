@@ -3,6 +3,8 @@
 // product.
 #pragma once
 
+#include <cuda_fp8.h>
+
 #include "lmdeploy/kernels/cuda/integer_weight.cuh"
 
 namespace lmdeploy::cuda {
@@ -38,6 +40,8 @@ void with_quant(DType dtype, const Body& body) {
       return body(Type<Quant<DType::kU5G32>>());
     case DType::kI8G64:
       return body(Type<Quant<DType::kI8G64>>());
+    case DType::kF8G64:
+      return body(Type<Quant<DType::kF8G64>>());
     default:
       break;
   }
@@ -200,6 +204,34 @@ __device__ Codes codes_of(const std::byte* row, int64_t k, Quant<kKind>) {
     return codes_integer_group<kKind>(row, k);
   else
     return codes_ggml<kKind>(row, k);
+}
+
+/// The values of two codes of e4m3.
+__device__ inline float2 e4m3_values(uint32_t pair) {
+#if __CUDA_ARCH__ >= 890
+  const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), __NV_E4M3);
+  return __half22float2(__half2(halves));
+#else
+  // In the upper bytes of two halves, whose exponents are biased by 8 more.
+  const uint32_t codes = __byte_perm(pair, 0, 0x1404);
+  const uint32_t bits = (codes & 0x80008000) | (codes & 0x7f007f00) >> 1;
+  float2 values = __half22float2(*reinterpret_cast<const __half2*>(&bits));
+  values.x = (pair & 0x7f) == 0x7f ? __int_as_float(kNaN) : values.x * 256;
+  values.y = (pair & 0x7f00) == 0x7f00 ? __int_as_float(kNaN) : values.y * 256;
+  return values;
+#endif
+}
+
+/// {f32 scale, codes}: blocks are multiples of 4 bytes.
+__device__ inline void read8(const std::byte* row, int64_t k, float* w, Quant<DType::kF8G64>) {
+  const std::byte* block = row + k / 64 * 68;
+  const float scale = *reinterpret_cast<const float*>(block);
+  const auto* words = reinterpret_cast<const uint32_t*>(block + 4 + k % 64);
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = e4m3_values(words[i / 2] >> 16 * (i % 2) & 0xffff);
+    w[2 * i] = scale * pair.x;
+    w[2 * i + 1] = scale * pair.y;
+  }
 }
 
 /// w[j] = row[k + j]; k is a multiple of 8.

@@ -168,7 +168,8 @@ class LinearKindTest : public ::testing::TestWithParam<std::tuple<Backend, DType
 /// In how many tokens' company a token's bits stay the same. CUDA: up to where a library has a hand in it, or
 /// another kernel of its own.
 int64_t most_of_same_bits(Backend backend, DType dtype) {
-  constexpr std::array kReadByRow = {DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+  constexpr std::array kReadByRow = {DType::kQ5_0, DType::kQ5_1, DType::kQ4_K,
+                                     DType::kQ5_K, DType::kQ6_K, DType::kF8G64};
   if (!is_cuda(backend) || !is_quantized(dtype)) return 70;
   return std::ranges::find(kReadByRow, dtype) != kReadByRow.end() ? 4 : 16;
 }
@@ -368,6 +369,58 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LinearIntegersTest,
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });
+
+class ColumnOrderTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
+
+// The bits of a product with x's columns in that order, whichever way the kind and the number of tokens go.
+TEST_P(ColumnOrderTest, EqualsOrderedTokens) {
+  const auto& [backend, dtype] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const Kernels& kernels = kernels_of(backend);
+  constexpr int64_t kRows = 64, kCols = 512;
+  Rng rng(41);
+  const Tensor weight = random_weight(rng, dtype, kRows, kCols);
+  const std::vector<int32_t> order = random_order(rng, kCols);
+  const auto plain = pack(kernels, weight), ordered = pack(kernels, weight, order);
+  EXPECT_GE(ordered->bytes(), plain->bytes());
+  for (const int64_t tokens : {1, 3, 20, 70}) {
+    const DType type = dtype_of(backend);
+    const TestTensor x = random_tensor(rng, type, tokens, kCols, Fill::kOrdinary, 8);
+    const TestTensor moved(type, tokens, kCols, 8);
+    order_columns(moved, x, order);
+    const TestTensor got(type, tokens, kRows), want(type, tokens, kRows);
+    kernels.linear(got, x, *ordered);
+    kernels.linear(want, moved, *plain);
+    expect_bit_equal(got.view(), want.view());
+    const TestTensor up(type, tokens, kRows), gated(type, tokens, kRows / 2),
+        want_gated(type, tokens, kRows / 2);
+    kernels.linear_glu(gated, up, x, *ordered, std::nullopt, Activation::kSilu);
+    kernels.linear_glu(want_gated, up, moved, *plain, std::nullopt, Activation::kSilu);
+    expect_bit_equal(gated.view(), want_gated.view());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ColumnOrderTest,
+                         ::testing::Combine(::testing::ValuesIn(linear_backends()),
+                                            ::testing::Values(DType::kU4G128, DType::kU4G32, DType::kI8G64,
+                                                              DType::kF8G64, DType::kQ6_K, DType::kBF16)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
+
+// The reference sums in x's order of columns.
+TEST(ColumnOrder, ReferenceUndoesIt) {
+  Rng rng(42);
+  const Tensor weight = random_weight(rng, DType::kU4G32, 5, 96);
+  const std::vector<int32_t> order = random_order(rng, 96);
+  const TestTensor x = random_tensor(rng, DType::kF64, 3, 96), moved(DType::kF64, 3, 96);
+  order_columns(moved, x, order);
+  const TestTensor got(DType::kF64, 3, 5), want(DType::kF64, 3, 5);
+  ref_kernels().linear(got, x, *pack(ref_kernels(), weight, order));
+  ref_kernels().linear(want, moved, *pack(ref_kernels(), weight));
+  const double terms = 96 * 3 * 3;  // of x up to 3 and weights up to 3
+  expect_close(got, want, [&](int64_t, int64_t, double) { return terms * 96 * 0x1p-53; });
+}
 
 class LinearCodesTest : public ::testing::TestWithParam<Backend> {};
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -247,9 +248,23 @@ inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
   return t;
 }
 
-inline std::unique_ptr<PackedWeight> pack(const Kernels& kernels, const Tensor& weight) {
+inline std::unique_ptr<PackedWeight> pack(const Kernels& kernels, const Tensor& weight,
+                                          std::span<const int32_t> column_order = {}) {
   const ConstTensorView parts[] = {weight};
-  return kernels.pack_weight(parts);
+  return kernels.pack_weight(parts, column_order);
+}
+
+inline std::vector<int32_t> random_order(Rng& rng, int64_t count) {
+  std::vector<int32_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+  return order;
+}
+/// to[t, k] = from[t, order[k]], or from[t, k] where there is none.
+inline void order_columns(TensorView to, ConstTensorView from, std::span<const int32_t> order) {
+  for (int64_t t = 0; t < from.rows(); ++t)
+    for (int64_t k = 0; k < from.cols(); ++k)
+      to.set(t, k, from.at(t, order.empty() ? k : order[static_cast<size_t>(k)]));
 }
 
 /// What the kernel adds up in place of |weight|: scale * integer and min apart, whose sum is the weight. Both

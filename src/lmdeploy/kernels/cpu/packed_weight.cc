@@ -272,8 +272,9 @@ Kind kind_of(DType dtype) {
               cat("the CPU back end has no kernels for ", dtype, " weights; convert them to f32"));
 }
 
-CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, bool in_int8, ThreadPool& threads)
-    : PackedWeight(rows, parts[0].dim(1)) {
+CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows,
+                     std::span<const int32_t> column_order, bool in_int8, ThreadPool& threads)
+    : PackedWeight(rows, parts[0].dim(1), column_order) {
   int64_t bytes = 0;
   int64_t first_row = 0;
   for (const ConstTensorView& part : parts) {

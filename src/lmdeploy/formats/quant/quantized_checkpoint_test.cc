@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lmdeploy/core/half.h"
@@ -207,8 +209,11 @@ class QuantizedTest : public testing::Test {
       EXPECT_EQ(checkpoint->tensors()[i].shape, Shape({out, in}));
       for (int round = 0; round < 2; ++round) {
         const ConstTensorView view = checkpoint->tensor(i);
+        const ColumnOrder& order = checkpoint->tensors()[i].column_order;
         for (int64_t o = 0; o < out; ++o)
-          for (int64_t k = 0; k < in; ++k) EXPECT_EQ(element(view, o, k), want(o, k)) << o << ", " << k;
+          for (int64_t k = 0; k < in; ++k)
+            EXPECT_EQ(element(view, o, k), want(o, order ? order->at(static_cast<size_t>(k)) : k))
+                << o << ", " << k;
         checkpoint->drop(i);
       }
       return checkpoint->tensors()[i].dtype;
@@ -364,6 +369,7 @@ TEST_F(QuantizedTest, WeightsOfIntegersStayAsNarrowAsTheyAre) {
   EXPECT_EQ(expect_codes("m.q.weight", codes), DType::kU4G128);
 }
 
+// Integers stay integers, sorted by group.
 TEST_F(QuantizedTest, GptqInActivationOrder) {
   const Codes codes = random_codes(16, 64, 32);
   Tensors tensors;
@@ -374,10 +380,24 @@ TEST_F(QuantizedTest, GptqInActivationOrder) {
     g_idx.span<int32_t>()[static_cast<size_t>(k)] = static_cast<int32_t>(group_of(k));
   tensors["m.q.g_idx"] = std::move(g_idx);
   write(tensors, R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true})");
-  expect_weight("m.q.weight", 16, 64, [&](int64_t o, int64_t k) {
-    return static_cast<float>(codes.q_at(o, k) - codes.zero_at(o, group_of(k))) *
-           codes.scale_at(o, group_of(k));
-  });
+  const auto weight = [&](int64_t o, int64_t group, int64_t k) {
+    return static_cast<float>(codes.q_at(o, k) - codes.zero_at(o, group)) * codes.scale_at(o, group);
+  };
+  const DType kept =
+      expect_weight("m.q.weight", 16, 64, [&](int64_t o, int64_t k) { return weight(o, group_of(k), k); });
+  EXPECT_EQ(kept, DType::kU4G32);
+  EXPECT_TRUE(open()->left_out().empty());
+  const std::vector<int32_t> order = *open()->tensors()[0].column_order;
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end(),
+                             [&](int32_t a, int32_t b) { return group_of(a) < group_of(b); }));
+
+  auto* groups = tensors["m.q.g_idx"].span<int32_t>().data();  // one of 31 inputs, one of 33
+  const int32_t first = std::exchange(groups[0], 1);
+  write(tensors);
+  const DType wide = expect_weight(
+      "m.q.weight", 16, 64, [&](int64_t o, int64_t k) { return weight(o, k == 0 ? 1 : group_of(k), k); });
+  EXPECT_EQ(wide, DType::kF32);
+  groups[0] = first;
   tensors["m.q.g_idx"].span<int32_t>()[5] = 2;
   write(tensors);
   EXPECT_CONTAINS(error(ErrorCode::kInvalidData),
@@ -538,6 +558,20 @@ TEST_F(QuantizedTest, CompressedTensorsUnpacked) {
         R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {}})");
   EXPECT_CONTAINS(error(ErrorCode::kUnsupported),
                   "format \"nvfp4-pack-quantized\" is not supported; supported are pack-quantized");
+}
+
+TEST_F(QuantizedTest, CompressedTensorsInActivationOrder) {
+  const Codes codes = random_codes(8, 256, 128);
+  Tensors tensors;
+  add_compressed(tensors, "m.q", codes, false);
+  Tensor g_idx(DType::kI32, {256});
+  for (size_t k = 0; k < 256; ++k) g_idx.span<int32_t>()[k] = static_cast<int32_t>(k % 2);
+  tensors["m.q.weight_g_idx"] = std::move(g_idx);
+  write(tensors, compressed_config(4, "group", 128));
+  const DType kept = expect_weight("m.q.weight", 8, 256, [&](int64_t o, int64_t k) {
+    return static_cast<float>(codes.q_at(o, k) - codes.zero_at(o, k % 2)) * codes.scale_at(o, k % 2);
+  });
+  EXPECT_EQ(kept, DType::kU4G128);
 }
 
 // ---- 8-bit floats

@@ -437,9 +437,9 @@ std::unique_ptr<Kernels> make_ref_kernels(std::shared_ptr<ThreadPool> threads);
 
 struct CpuOptions {
   CpuIsa isa = best_cpu_isa();
-  /// linear() and expert_linear() with quantised weights round x to signed bytes, with one scale for 32
-  /// columns of a row: |rounded - x| <= max|x of the 32| / 254, values below 2^-100 count as 0. Everything
-  /// else, and the portable instruction set, stays in f32.
+  /// linear() and expert_linear() with weights of integers (all quantised kinds but f8_g64) round x to
+  /// signed bytes, with one scale for 32 columns of a row: |rounded - x| <= max|x of the 32| / 254, values
+  /// below 2^-100 count as 0. Everything else, and the portable instruction set, stays in f32.
   bool int8_activations = false;
 };
 /// Throws Error(kUnsupported) when `options.isa` is not available.

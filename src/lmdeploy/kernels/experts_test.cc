@@ -402,7 +402,7 @@ TEST_P(ExpertLinearTest, MatchesReference) {
 TEST_P(ExpertLinearTest, EqualsLinearRowByRow) {
   const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  const bool by_row = dtype == DType::kQ6_K || dtype == DType::kF8G64;
+  const bool by_row = dtype == DType::kQ6_K || (dtype == DType::kF8G64 && backend == Backend::kCudaF32);
   if (is_cuda(backend) && by_row && c.tokens() > 16 * static_cast<int64_t>(c.counts.size())) return;
   Rng rng(c.seed + 1);
   const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens(), cols(), Fill::kOrdinary, c.padding);

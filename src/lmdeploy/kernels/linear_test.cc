@@ -168,8 +168,7 @@ class LinearKindTest : public ::testing::TestWithParam<std::tuple<Backend, DType
 /// In how many tokens' company a token's bits stay the same. CUDA: up to where a library has a hand in it, or
 /// another kernel of its own.
 int64_t most_of_same_bits(Backend backend, DType dtype) {
-  constexpr std::array kReadByRow = {DType::kQ5_0, DType::kQ5_1, DType::kQ4_K,
-                                     DType::kQ5_K, DType::kQ6_K, DType::kF8G64};
+  constexpr std::array kReadByRow = {DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
   if (!is_cuda(backend) || !is_quantized(dtype)) return 70;
   return std::ranges::find(kReadByRow, dtype) != kReadByRow.end() ? 4 : 16;
 }

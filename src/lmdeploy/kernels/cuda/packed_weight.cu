@@ -25,9 +25,12 @@ __global__ void arrange_kernel(std::byte* weight, int64_t row_bytes, int64_t fir
                                int64_t file_row_bytes, int64_t count, int64_t cols) {
   const int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 8;
   if (k >= cols) return;
-  for (int64_t i = blockIdx.y; i < count; i += gridDim.y)
-    store8_integers<W>(weight, first + i, row_bytes, k,
-                       codes_of(rows + i * file_row_bytes, k, Quant<kKind>()), kLowest<kKind>);
+  for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
+    Codes codes = codes_of(rows + i * file_row_bytes, k, Quant<kKind>());
+    if constexpr (kKind == DType::kF8G64)
+      if (has_nan(rows + i * file_row_bytes, k)) codes.scale = __uint_as_float(kNaN);
+    store8_integers<W>(weight, first + i, row_bytes, k, codes, kLowest<kKind>);
+  }
 }
 
 void arrange(const WeightPart& part, int64_t first, const std::byte* rows, ConstTensorView source,

@@ -3,8 +3,6 @@
 // product.
 #pragma once
 
-#include <cuda_fp8.h>
-
 #include "lmdeploy/kernels/cuda/integer_weight.cuh"
 
 namespace lmdeploy::cuda {
@@ -197,41 +195,33 @@ __device__ Codes codes_integer_group(const std::byte* row, int64_t k) {
   return codes;
 }
 
+// {f32 scale, codes of e4m3}: blocks are multiples of 4 bytes.
+__device__ inline Codes codes_e4m3(const std::byte* row, int64_t k) {
+  const std::byte* block = row + k / 64 * 68;
+  const auto* words = reinterpret_cast<const uint32_t*>(block + 4 + k % 64);
+  Codes codes;
+  codes.scale = *reinterpret_cast<const float*>(block);
+  codes.other = 0;
+  for (int j = 0; j < 8; ++j) codes.q[j] = static_cast<int>(words[j / 4] >> 8 * (j % 4) & 255);
+  return codes;
+}
+/// Whether one of the 64 codes of column k's group is NaN.
+__device__ inline bool has_nan(const std::byte* row, int64_t k) {
+  const auto* words = reinterpret_cast<const uint32_t*>(row + k / 64 * 68 + 4);
+  uint32_t nan = 0;
+  for (int i = 0; i < 16; ++i) nan |= __vcmpeq4(words[i] & 0x7f7f7f7f, 0x7f7f7f7f);
+  return nan != 0;
+}
+
 /// Of row[k .. k + 8); k is a multiple of 8.
 template <DType kKind>
 __device__ Codes codes_of(const std::byte* row, int64_t k, Quant<kKind>) {
   if constexpr (kInGroups<kKind>)
     return codes_integer_group<kKind>(row, k);
+  else if constexpr (kKind == DType::kF8G64)
+    return codes_e4m3(row, k);
   else
     return codes_ggml<kKind>(row, k);
-}
-
-/// The values of two codes of e4m3.
-__device__ inline float2 e4m3_values(uint32_t pair) {
-#if __CUDA_ARCH__ >= 890
-  const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), __NV_E4M3);
-  return __half22float2(__half2(halves));
-#else
-  // In the upper bytes of two halves, whose exponents are biased by 8 more.
-  const uint32_t codes = __byte_perm(pair, 0, 0x1404);
-  const uint32_t bits = (codes & 0x80008000) | (codes & 0x7f007f00) >> 1;
-  float2 values = __half22float2(*reinterpret_cast<const __half2*>(&bits));
-  values.x = (pair & 0x7f) == 0x7f ? __int_as_float(kNaN) : values.x * 256;
-  values.y = (pair & 0x7f00) == 0x7f00 ? __int_as_float(kNaN) : values.y * 256;
-  return values;
-#endif
-}
-
-/// {f32 scale, codes}: blocks are multiples of 4 bytes.
-__device__ inline void read8(const std::byte* row, int64_t k, float* w, Quant<DType::kF8G64>) {
-  const std::byte* block = row + k / 64 * 68;
-  const float scale = *reinterpret_cast<const float*>(block);
-  const auto* words = reinterpret_cast<const uint32_t*>(block + 4 + k % 64);
-  for (int i = 0; i < 4; ++i) {
-    const float2 pair = e4m3_values(words[i / 2] >> 16 * (i % 2) & 0xffff);
-    w[2 * i] = scale * pair.x;
-    w[2 * i + 1] = scale * pair.y;
-  }
 }
 
 /// w[j] = row[k + j]; k is a multiple of 8.
@@ -239,6 +229,10 @@ template <DType kKind>
 __device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind> kind) {
   const Codes codes = codes_of(row, k, kind);
   for (int j = 0; j < 8; ++j) {
+    if constexpr (kKind == DType::kF8G64) {
+      w[j] = codes.scale * e4m3_value(static_cast<uint32_t>(codes.q[j]));
+      continue;
+    }
     const auto q = static_cast<float>(codes.q[j]);
     w[j] = kHasMin<kKind> ? fmaf(codes.scale, q, codes.other) : codes.scale * (q - codes.other);
   }

@@ -73,6 +73,22 @@ TEST(CheckEnv, QuantisedWeightsAreSaid) {
                 "1 scales of activations are not used"});
 }
 
+// Their own kind holds fp8 weights: there is nothing to say.
+TEST(CheckEnv, WeightsThatStayAsTheyAre) {
+  const TempFolder folder;
+  const LlamaShape shape = {.hidden = 64, .heads = 4, .kv_heads = 4};
+  MemoryCheckpoint checkpoint = make_random_llama(shape, 7);
+  checkpoint.mutable_config()["quantization_config"] = JsonObject{{"quant_method", "fp8"}};
+  const std::string name = "model.layers.0.self_attn.o_proj";
+  checkpoint.remove(name + ".weight");
+  checkpoint.add(name + ".weight", Tensor(DType::kF8E4M3, {shape.hidden, shape.heads * shape.head_dim}));
+  checkpoint.add(name + ".weight_scale", Tensor(DType::kF32, {1}));
+  checkpoint.save(folder.path());
+  const Result result = check_env(folder.path());
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out.find("f32 in memory"), std::string::npos) << result.out;
+}
+
 TEST(CheckEnv, AConfigAlone) {
   const TempFolder folder;
   const std::string config = folder.path() + "/config.json";

@@ -183,6 +183,7 @@ int main(int argc, char** argv) try {
       {"linear_in_q4_1", lmdeploy::DType::kQ4_1},
       {"linear_in_8_bits", lmdeploy::DType::kI8G64},
       {"linear_in_q8_0", lmdeploy::DType::kQ8_0},
+      {"linear_in_fp8", lmdeploy::DType::kF8G64},
       {"linear_in_q4_k", lmdeploy::DType::kQ4_K},
       {"linear_in_q6_k", lmdeploy::DType::kQ6_K}};
   for (const auto& [part, kind] : kWeights) {

@@ -31,11 +31,11 @@ void add_linear_cases(KernelCases& cases) {
       {1536, 576}, {576, 1536}, {49152, 576}, {2048, 8192}};  // SmolLM2, Llama 1B
   for (const DType dtype :
        {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K,
-        DType::kQ6_K, DType::kU4G128, DType::kI8G64, DType::kBF16, DType::kF16, DType::kF32}) {
+        DType::kQ6_K, DType::kU4G128, DType::kI8G64, DType::kF8G64, DType::kBF16, DType::kF16, DType::kF32}) {
     for (const LinearShape& shape : kShapes) {
       if (shape.cols % block_size(dtype) != 0) continue;
       for (const bool int8 : {false, true}) {
-        if (int8 && !is_quantized(dtype)) continue;
+        if (int8 && (!is_quantized(dtype) || dtype == DType::kF8G64)) continue;
         for (const int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
           cases.push_back({cat("linear/", dtype, int8 ? "/int8/" : "/f32/", shape.rows, "x", shape.cols,
                                "/tokens:", tokens),

@@ -15,9 +15,19 @@ constexpr int64_t kFreshElements = 1000003;  // a prime, so that rows do not rep
 // Standard deviation of the numbers from 0 to n - 1.
 double even_deviation(double n) { return std::sqrt((n * n - 1) / 12); }
 
+// The standard deviation of all codes of e4m3 but the NaNs, which become 0.
+void set_code_scale(double deviation, int64_t size, std::byte* block) {
+  constexpr double kDeviation = 99.67;
+  const auto scale = static_cast<float>(deviation / kDeviation);
+  std::memcpy(block, &scale, sizeof(scale));
+  for (int64_t i = 4; i < 4 + size; ++i)
+    if ((block[i] & std::byte{0x7f}) == std::byte{0x7f}) block[i] = {};
+}
+
 // Scales for which random bytes become numbers around 0.
 void set_scales(DType dtype, double deviation, std::byte* block) {
   const QuantKind& kind = quant_kind(dtype);
+  if (kind.e4m3) return set_code_scale(deviation, kind.group, block);
   const double steps = std::exp2(kind.bits);
   if (kind.has_zero) {
     const auto scale = static_cast<float>(deviation / even_deviation(steps));

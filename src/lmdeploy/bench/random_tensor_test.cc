@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RandomTensor,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1,
                                            DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K,
                                            DType::kQ5_K, DType::kQ6_K, DType::kU4G32, DType::kU4G128,
-                                           DType::kU5G32, DType::kI8G64),
+                                           DType::kU5G32, DType::kI8G64, DType::kF8G64),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace

@@ -95,9 +95,9 @@ void add_source_flags(CLI::App& command, ModelFlags& flags) {
                            ->excludes(model);
   command
       .add_option("--weights", flags.weights,
-                  "Kind of the random weights; u4_g128: of AWQ and GPTQ, i8_g64: of W8A8")
+                  "Kind of the random weights; u4_g128: of AWQ and GPTQ, i8_g64: of W8A8, f8_g64: of fp8")
       ->check(CLI::IsMember({"bf16", "f16", "f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k",
-                             "q6_k", "u4_g128", "u4_g32", "i8_g64"}))
+                             "q6_k", "u4_g128", "u4_g32", "i8_g64", "f8_g64"}))
       ->default_str("bf16")
       ->needs(shape);
   command.add_option("--seed", flags.options.seed, "Of the random weights")

@@ -42,6 +42,7 @@ constexpr std::array kInfo = {
     DTypeInfo{DType::kU4G128, "u4_g128", 128, 72},
     DTypeInfo{DType::kU5G32, "u5_g32", 32, 40},
     DTypeInfo{DType::kI8G64, "i8_g64", 64, 72},
+    DTypeInfo{DType::kF8G64, "f8_g64", 64, 68},
 };
 
 const DTypeInfo& info(DType dtype) {

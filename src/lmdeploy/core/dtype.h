@@ -1,4 +1,5 @@
-// Element types: plain numbers, the block-quantised kinds of GGUF files, and integers in groups.
+// Element types: plain numbers, the block-quantised kinds of GGUF files, and integers and 8-bit floats in
+// groups.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace lmdeploy {
 /// A quantised kind stores block_size() consecutive elements of a row in block_bytes() bytes; its layouts are
 /// those of ggml (ggml-common.h, `block_q4_0` ...), but for integers in groups, what AWQ, GPTQ and their like
 /// hold: {f32 scale, i32 zero, integers}, w = scale * (integer - zero) in f32. kU4: nibbles, element 2 i in
-/// the low half of byte i; kU5 (values 0 .. 31): a byte each; kI8: signed bytes.
+/// the low half of byte i; kU5 (values 0 .. 31): a byte each; kI8: signed bytes. kF8G64, of fp8 checkpoints:
+/// {f32 scale, e4m3 codes} (core/float8.h), w = scale * value of the code in f32.
 enum class DType : uint8_t {
   kF64,
   kF32,
@@ -37,6 +39,7 @@ enum class DType : uint8_t {
   kU4G128,
   kU5G32,
   kI8G64,
+  kF8G64,
 };
 
 /// Elements in one block: 1 for plain numbers, 2 for u4, 32 to 256 for quantised kinds.
@@ -47,8 +50,8 @@ int64_t block_bytes(DType dtype);
 int64_t row_bytes(DType dtype, int64_t num_elements);
 
 inline bool is_quantized(DType dtype) { return dtype >= DType::kQ4_0; }
-/// Integers in groups: a kind that no GGUF file holds.
-constexpr bool is_integer_group(DType dtype) { return dtype >= DType::kU4G32; }
+/// Integers in groups: kinds that no GGUF file holds.
+constexpr bool is_integer_group(DType dtype) { return dtype >= DType::kU4G32 && dtype <= DType::kI8G64; }
 /// The kinds weights are computed in; 8-bit floats are not among them: without their scales they mean
 /// nothing.
 inline bool is_float(DType dtype) { return dtype <= DType::kBF16; }

@@ -16,12 +16,17 @@
 
 namespace lmdeploy {
 
+/// Column j of a matrix is input (*order)[j] of its layer, a permutation; null: input j. GPTQ's "act-order":
+/// the inputs of a group lie side by side, so that integers stay integers.
+using ColumnOrder = std::shared_ptr<const std::vector<int32_t>>;
+
 struct TensorInfo {
   std::string name;  // hub name: "model.layers.0.self_attn.q_proj.weight"
   DType dtype = DType::kF32;
   Shape shape;              // [out, in] for matrices
   std::string file;         // path of the file that holds it
   std::string stored_name;  // its name in that file (differs in GGUF)
+  ColumnOrder column_order = nullptr;
 };
 
 /// Read-only; thread-safe. All headers have been checked: every view returned lies inside its file.
@@ -85,9 +90,9 @@ struct OpenOptions {
 /// consolidated.NN.pth as Meta publishes Llama, or config.json and any .bin files; or a .gguf, .safetensors,
 /// .bin, .pt or .pth file with its config beside it. Of a GGUF file in parts
 /// ("-00001-of-00003.gguf") all parts are read, whichever was named. Quantised hub checkpoints (AWQ, GPTQ,
-/// compressed-tensors, fp8, MXFP4, SmoothQuant) come out as f32. Throws Error: kNotFound (no such path; a
-/// folder without weights: says what was looked for), kInvalidArgument (another model_format), kUnsupported,
-/// kInvalidData (file, tensor, what was wrong).
+/// compressed-tensors, fp8, MXFP4, SmoothQuant) come out as quant/quantized_checkpoint.h says. Throws Error:
+/// kNotFound (no such path; a folder without weights: says what was looked for), kInvalidArgument (another
+/// model_format), kUnsupported, kInvalidData (file, tensor, what was wrong).
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, const OpenOptions& options = {});
 
 /// Typed access to a config object: every message names file, key, what was found and what was expected.

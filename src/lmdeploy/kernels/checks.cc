@@ -60,6 +60,16 @@ class OpCheck {
            " heads of ", l.head_dim, l.latent_dim == 0 ? "" : cat(", ", l.latent_dim, " of them latent"));
     if (layer < 0 || layer >= l.num_layers) fail("layer ", layer, " is not in [0, ", l.num_layers, ")");
   }
+  void permutation(const char* name, std::span<const int32_t> values, int64_t count) const {
+    if (static_cast<int64_t>(values.size()) != count)
+      fail(name, " has ", values.size(), " entries, expected ", count);
+    std::vector<bool> seen(values.size());
+    for (const int32_t value : values) {
+      if (value < 0 || value >= count) fail(name, " has ", value, ", which is not in [0, ", count, ")");
+      if (seen[static_cast<size_t>(value)]) fail(name, " has ", value, " twice");
+      seen[static_cast<size_t>(value)] = true;
+    }
+  }
 
  private:
   const char* op_;
@@ -98,6 +108,7 @@ void draw_tokens(const Kernels& kernels, std::span<const DrawnToken> drawn, Cons
 
 void embedding(const Kernels& kernels, ConstTensorView out, ConstTensorView ids, const PackedWeight& table) {
   const OpCheck check("embedding");
+  if (!table.column_order().empty()) check.fail("the table has a column order; pack its columns in order");
   check.indices("ids", ids, DType::kI32);
   check.activation("out", kernels, out, {ids.cols(), table.cols()});
 }
@@ -315,7 +326,7 @@ void gather_rows(const Kernels& kernels, ConstTensorView out, ConstTensorView x,
   check.disjoint("out", out, "x", x);
 }
 
-int64_t weight_parts(std::span<const ConstTensorView> parts) {
+int64_t weight_parts(std::span<const ConstTensorView> parts, std::span<const int32_t> column_order) {
   const OpCheck check("pack_weight");
   if (parts.empty()) check.fail("no parts");
   int64_t rows = 0;
@@ -332,6 +343,7 @@ int64_t weight_parts(std::span<const ConstTensorView> parts) {
                  block_size(part.dtype()));
     rows += part.dim(0);
   }
+  if (!column_order.empty()) check.permutation("column_order", column_order, parts[0].dim(1));
   return rows;
 }
 

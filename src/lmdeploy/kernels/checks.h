@@ -46,8 +46,8 @@ void copy(const Kernels& kernels, ConstTensorView out, ConstTensorView x);
 void gather_rows(const Kernels& kernels, ConstTensorView out, ConstTensorView x, ConstTensorView rows);
 
 /// The parts of one packed weight: at least one, each [rows, cols] of float or quantised kind, equal cols
-/// that every part's blocks divide. Returns the sum of rows.
-int64_t weight_parts(std::span<const ConstTensorView> parts);
+/// that every part's blocks divide; a column order that is empty or a permutation. Returns the sum of rows.
+int64_t weight_parts(std::span<const ConstTensorView> parts, std::span<const int32_t> column_order);
 
 /// Every element of `values` (i32 or i64, rank 1 or 2) is in [0, limit).
 void index_values(const char* op, const char* tensor, ConstTensorView values, int64_t limit);

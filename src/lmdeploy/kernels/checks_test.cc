@@ -73,6 +73,18 @@ TEST_P(ChecksTest, PackWeight) {
       d(DType::kQ4_0, {2, 64});
   const auto pack_all = [&](std::vector<ConstTensorView> parts) { return kernels().pack_weight(parts); };
   expect_invalid([&] { pack_all({}); }, "pack_weight: no parts");
+  const auto order = [&](std::vector<int32_t> values) { pack(kernels(), a, values); };
+  std::vector<int32_t> columns(64);
+  std::iota(columns.begin(), columns.end(), 0);
+  expect_invalid([&] { order({1, 0}); }, "pack_weight: column_order has 2 entries, expected 64");
+  columns[5] = 64;
+  expect_invalid([&] { order(columns); }, "column_order has 64, which is not in [0, 64)");
+  columns[5] = 6;
+  expect_invalid([&] { order(columns); }, "column_order has 6 twice");
+  columns[5] = 5;
+  const auto table = pack(kernels(), a, columns);
+  expect_invalid([&] { kernels().embedding(activation(1, 64), ids({0}), *table); },
+                 "embedding: the table has a column order");
   expect_invalid([&] { pack_all({a, b}); }, "pack_weight: part 1 has 32 columns, part 0 has 64");
   expect_invalid([&] { pack_all({c}); }, "pack_weight: part 0 is i8");
   expect_invalid([&] { pack_all({a.view().slice_rows(0, 0)}); }, "pack_weight: part 0 has shape [0, 64]");

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/float8.h"
 #include "lmdeploy/kernels/kernels.h"
 #include "lmdeploy/kernels/quant_block.h"
 
@@ -36,9 +37,15 @@ void widen(DType dtype, const std::byte* src, float* dst, int64_t count) {
   throw Error(ErrorCode::kInvalidArgument, cat("dequantize: ", dtype, " is not a float or quantised kind"));
 }
 
+void dequantize_codes(const QuantBlock& block, int64_t size, float* dst) {
+  for (int64_t i = 0; i < size; ++i)
+    dst[i] = block.wide_scale * to_float(F8E4M3{static_cast<uint8_t>(block.q[static_cast<size_t>(i)])});
+}
+
 }  // namespace
 
 void dequantize_block(const QuantKind& kind, const QuantBlock& block, int64_t size, float* dst) {
+  if (kind.e4m3) return dequantize_codes(block, size, dst);
   for (int64_t i = 0; i < size; i += kind.group) {
     const int group = static_cast<int>(i) / kind.group;
     const float scale = block.scale(kind, group);

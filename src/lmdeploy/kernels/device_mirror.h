@@ -80,9 +80,6 @@ class DeviceMirror final : public Kernels {
   DType activation_dtype() const override { return device_->activation_dtype(); }
   bool takes_kv_dtype(DType dtype) const override { return device_->takes_kv_dtype(dtype); }
   ThreadPool& threads() const override { return device_->threads(); }
-  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override {
-    return device_->pack_weight(parts);
-  }
 
  private:
   // run(device, call) makes the call's arguments and the call itself.
@@ -93,6 +90,10 @@ class DeviceMirror final : public Kernels {
     call.finish();
   }
 
+  std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t,
+                                               std::span<const int32_t> column_order) const override {
+    return device_->pack_weight(parts, column_order);
+  }
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override {
     mirror([&](const Kernels& k, MirroredCall& c) { k.embedding(c.out(out), c.in(ids), table); });
   }

@@ -402,8 +402,8 @@ TEST_P(ExpertLinearTest, MatchesReference) {
 TEST_P(ExpertLinearTest, EqualsLinearRowByRow) {
   const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  if (is_cuda(backend) && dtype == DType::kQ6_K && c.tokens() > 16 * static_cast<int64_t>(c.counts.size()))
-    return;
+  const bool by_row = dtype == DType::kQ6_K || (dtype == DType::kF8G64 && backend == Backend::kCudaF32);
+  if (is_cuda(backend) && by_row && c.tokens() > 16 * static_cast<int64_t>(c.counts.size())) return;
   Rng rng(c.seed + 1);
   const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens(), cols(), Fill::kOrdinary, c.padding);
   const TestTensor biases = random_tensor(rng, DType::kF32, static_cast<int64_t>(c.counts.size()), c.rows);
@@ -438,7 +438,7 @@ const ExpertsCase kExpertsCases[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertLinearTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kF32, DType::kBF16, DType::kQ4_1,
-                                                              DType::kQ8_0, DType::kQ6_K),
+                                                              DType::kQ8_0, DType::kQ6_K, DType::kF8G64),
                                             ::testing::ValuesIn(kExpertsCases)),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_",
@@ -457,6 +457,42 @@ INSTANTIATE_TEST_SUITE_P(Many, ExpertLinearTest,
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_",
                                       std::get<2>(test.param).name);
+                         });
+
+class OrderedExpertsTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
+
+// Every second expert has its columns in an order of its own.
+TEST_P(OrderedExpertsTest, EqualOrderedRows) {
+  const auto& [backend, kind] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const Kernels& kernels = kernels_of(backend);
+  const DType dtype = dtype_of(backend);
+  constexpr int64_t kRows = 40, kCols = 256;
+  const std::vector<int64_t> start = {0, 2, 2, 11, 15, 16};
+  Rng rng(9);
+  const TestTensor x = random_tensor(rng, dtype, start.back(), kCols, Fill::kOrdinary, 8);
+  const TestTensor moved(dtype, start.back(), kCols, 8);
+  std::vector<std::unique_ptr<PackedWeight>> ordered, plain;
+  for (size_t e = 0; e + 1 < start.size(); ++e) {
+    const Tensor weight = random_weight(rng, kind, kRows, kCols);
+    const std::vector<int32_t> order = e % 2 == 0 ? random_order(rng, kCols) : std::vector<int32_t>();
+    ordered.push_back(pack(kernels, weight, order));
+    plain.push_back(pack(kernels, weight));
+    const int64_t count = start[e + 1] - start[e];
+    order_columns(moved.view().slice_rows(start[e], count), x.view().slice_rows(start[e], count), order);
+  }
+  const TestTensor got(dtype, start.back(), kRows), want(dtype, start.back(), kRows);
+  const Tensor starts = index_tensor(DType::kI32, start);
+  kernels.expert_linear(got, x, pointers(ordered, ordered.size()), starts);
+  kernels.expert_linear(want, moved, pointers(plain, plain.size()), starts);
+  expect_bit_equal(got.view(), want.view());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, OrderedExpertsTest,
+                         ::testing::Combine(::testing::ValuesIn(linear_backends()),
+                                            ::testing::Values(DType::kU4G128, DType::kF8G64)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });
 
 class MixedExpertsTest : public ::testing::TestWithParam<Backend> {};

@@ -90,6 +90,11 @@ void Kernels::embedding(TensorView out, ConstTensorView ids, const PackedWeight&
   if (ids.cols() > 0) do_embedding(out, ids, table);
 }
 
+std::unique_ptr<PackedWeight> Kernels::pack_weight(std::span<const ConstTensorView> parts,
+                                                   std::span<const int32_t> column_order) const {
+  return do_pack_weight(parts, checks::weight_parts(parts, column_order), column_order);
+}
+
 void Kernels::linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                      std::optional<ConstTensorView> bias) const {
   checks::linear(*this, out, x, weight, bias);

@@ -28,15 +28,19 @@ class PackedWeight {
   virtual ~PackedWeight() = default;
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
+  /// Column j as stored is multiplied with x's column column_order()[j]; empty: with column j.
+  std::span<const int32_t> column_order() const { return column_order_; }
   /// Memory held, for the start-up report.
   virtual size_t bytes() const = 0;
 
  protected:
-  PackedWeight(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {}
+  PackedWeight(int64_t rows, int64_t cols, std::span<const int32_t> column_order)
+      : rows_(rows), cols_(cols), column_order_(column_order.begin(), column_order.end()) {}
 
  private:
   int64_t rows_;
   int64_t cols_;
+  std::vector<int32_t> column_order_;  // [cols], or empty
 };
 
 /// One block holds `block_len` tokens of K and V of `num_layers` layers: [num_layers][2 (K, V)][num_kv_heads]
@@ -224,8 +228,12 @@ class Kernels {
   ConstTensorView to_host(ConstTensorView x, Tensor& buffer) const;
 
   /// Stacks `parts` ([rows_i, cols], each any float or quantised kind, contiguous rows) into one weight. The
-  /// parts are read once and not kept. Throws Error(kUnsupported) for a kind that the back end cannot hold.
-  virtual std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const = 0;
+  /// parts are read once and not kept. Where their columns are not in x's order ("act-order" of GPTQ, whose
+  /// groups are of like columns), `column_order` [cols] says which of x's columns each is: a permutation.
+  /// Such a weight is for linear() and its like, not for embedding(). Throws Error(kUnsupported) for a kind
+  /// that the back end cannot hold.
+  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts,
+                                            std::span<const int32_t> column_order = {}) const;
 
   /// out[t, :] = table[ids[t], :]            ids [tokens] i32 in [0, table.rows()); out [tokens, cols]
   void embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const;
@@ -238,9 +246,10 @@ class Kernels {
   void draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
                    std::span<const LogitEdit> edits) const;
 
-  /// out[t, n] = sum_k x[t, k] * weight[n, k] (+ bias[n])        x [tokens, cols], out [tokens, rows], bias
-  /// [rows] f32; out may be of wide_dtype(). On the CPU the order of the sum depends on cols alone, not on
-  /// `tokens`: a row's result is bit-equal in any batch. What CUDA promises: docs/design.md.
+  /// out[t, n] = sum_k x[t, order[k]] * weight[n, k] (+ bias[n])        x [tokens, cols], out [tokens, rows],
+  /// bias [rows] f32, order the weight's column_order(); out may be of wide_dtype(). On the CPU the order of
+  /// the sum depends on cols alone, not on `tokens`: a row's result is bit-equal in any batch. What CUDA
+  /// promises: docs/design.md.
   void linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
               std::optional<ConstTensorView> bias = std::nullopt) const;
 
@@ -368,6 +377,9 @@ class Kernels {
 
  private
      :  // A back end without the op does not compile. Shapes and dtypes have been checked; no empty tensors.
+  /// `rows`: of all parts.
+  virtual std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
+                                                       std::span<const int32_t> column_order) const = 0;
   virtual void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const = 0;
   virtual void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                          std::optional<ConstTensorView> bias) const = 0;
@@ -425,9 +437,9 @@ std::unique_ptr<Kernels> make_ref_kernels(std::shared_ptr<ThreadPool> threads);
 
 struct CpuOptions {
   CpuIsa isa = best_cpu_isa();
-  /// linear() and expert_linear() with quantised weights round x to signed bytes, with one scale for 32
-  /// columns of a row: |rounded - x| <= max|x of the 32| / 254, values below 2^-100 count as 0. Everything
-  /// else, and the portable instruction set, stays in f32.
+  /// linear() and expert_linear() with weights of integers (all quantised kinds but f8_g64) round x to
+  /// signed bytes, with one scale for 32 columns of a row: |rounded - x| <= max|x of the 32| / 254, values
+  /// below 2^-100 count as 0. Everything else, and the portable instruction set, stays in f32.
   bool int8_activations = false;
 };
 /// Throws Error(kUnsupported) when `options.isa` is not available.

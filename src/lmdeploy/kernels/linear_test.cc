@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
     FewIntegers, LinearTest,
     ::testing::Combine(::testing::ValuesIn(all_backends()),
                        ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kU4G32,
-                                         DType::kU4G128, DType::kU5G32, DType::kI8G64),
+                                         DType::kU4G128, DType::kU5G32, DType::kI8G64, DType::kF8G64),
                        ::testing::ValuesIn(kFewIntegerCases)),
     [](const auto& test) { return std::apply([](const auto&... p) { return name_of(p...); }, test.param); });
 
@@ -368,6 +368,108 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LinearIntegersTest,
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });
+
+class ColumnOrderTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
+
+// The bits of a product with x's columns in that order, whichever way the kind and the number of tokens go.
+TEST_P(ColumnOrderTest, EqualsOrderedTokens) {
+  const auto& [backend, dtype] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const Kernels& kernels = kernels_of(backend);
+  constexpr int64_t kRows = 64, kCols = 512;
+  Rng rng(41);
+  const Tensor weight = random_weight(rng, dtype, kRows, kCols);
+  const std::vector<int32_t> order = random_order(rng, kCols);
+  const auto plain = pack(kernels, weight), ordered = pack(kernels, weight, order);
+  EXPECT_GE(ordered->bytes(), plain->bytes());
+  for (const int64_t tokens : {1, 3, 20, 70}) {
+    const DType type = dtype_of(backend);
+    const TestTensor x = random_tensor(rng, type, tokens, kCols, Fill::kOrdinary, 8);
+    const TestTensor moved(type, tokens, kCols, 8);
+    order_columns(moved, x, order);
+    const TestTensor got(type, tokens, kRows), want(type, tokens, kRows);
+    kernels.linear(got, x, *ordered);
+    kernels.linear(want, moved, *plain);
+    expect_bit_equal(got.view(), want.view());
+    const TestTensor up(type, tokens, kRows), gated(type, tokens, kRows / 2),
+        want_gated(type, tokens, kRows / 2);
+    kernels.linear_glu(gated, up, x, *ordered, std::nullopt, Activation::kSilu);
+    kernels.linear_glu(want_gated, up, moved, *plain, std::nullopt, Activation::kSilu);
+    expect_bit_equal(gated.view(), want_gated.view());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ColumnOrderTest,
+                         ::testing::Combine(::testing::ValuesIn(linear_backends()),
+                                            ::testing::Values(DType::kU4G128, DType::kU4G32, DType::kI8G64,
+                                                              DType::kF8G64, DType::kQ6_K, DType::kBF16)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
+
+// The reference sums in x's order of columns.
+TEST(ColumnOrder, ReferenceUndoesIt) {
+  Rng rng(42);
+  const Tensor weight = random_weight(rng, DType::kU4G32, 5, 96);
+  const std::vector<int32_t> order = random_order(rng, 96);
+  const TestTensor x = random_tensor(rng, DType::kF64, 3, 96), moved(DType::kF64, 3, 96);
+  order_columns(moved, x, order);
+  const TestTensor got(DType::kF64, 3, 5), want(DType::kF64, 3, 5);
+  ref_kernels().linear(got, x, *pack(ref_kernels(), weight, order));
+  ref_kernels().linear(want, moved, *pack(ref_kernels(), weight));
+  const double terms = 96 * 3 * 3;  // of x up to 3 and weights up to 3
+  expect_close(got, want, [&](int64_t, int64_t, double) { return terms * 96 * 0x1p-53; });
+}
+
+class LinearCodesTest : public ::testing::TestWithParam<Backend> {};
+
+// All codes of 8-bit floats, row r holding 64 r to 64 r + 63.
+Tensor every_code(float scale, bool with_nan) {
+  Tensor weight(DType::kF8G64, {4, 64});
+  for (int64_t r = 0; r < 4; ++r) {
+    auto* block = weight.view().row<uint8_t>(r);
+    std::memcpy(block, &scale, sizeof(scale));
+    for (int64_t k = 0; k < 64; ++k) {
+      const int64_t code = 64 * r + k;
+      block[4 + k] = static_cast<uint8_t>(code % 128 == 127 && !with_nan ? 0 : code);
+    }
+  }
+  return weight;
+}
+
+// A product with a row of the unit matrix is one exact number in all types that activations have.
+TEST_P(LinearCodesTest, EachIsExact) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const DType dtype = dtype_of(GetParam());
+  const Tensor weight = every_code(0.25f, false);
+  for (const int64_t tokens : {1, 64, 100}) {
+    const TestTensor x(dtype, tokens, 64), got(dtype, tokens, 4), want(DType::kF64, tokens, 4);
+    for (int64_t first = 0; first < 64; first += tokens) {
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t k = 0; k < 64; ++k) x.view().set(t, k, (first + t) % 64 == k ? 1 : 0);
+      kernels_of(GetParam()).linear(got, x, *pack(kernels_of(GetParam()), weight));
+      ref_kernels().linear(want, x, *pack(ref_kernels(), weight));
+      expect_close(got, want, [](int64_t, int64_t, double) { return 0; });
+    }
+  }
+}
+
+TEST_P(LinearCodesTest, NaNMakesItsRowsNaN) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  const DType dtype = dtype_of(GetParam());
+  for (const int64_t tokens : {1, 20, 100}) {
+    const TestTensor x(dtype, tokens, 64), got(dtype, tokens, 4);
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t k = 0; k < 64; ++k) x.view().set(t, k, 0.5);
+    kernels_of(GetParam()).linear(got, x, *pack(kernels_of(GetParam()), every_code(0.25f, true)));
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t n = 0; n < 4; ++n)
+        EXPECT_EQ(std::isnan(got.at(t, n)), n % 2 == 1) << "[" << t << ", " << n << "]";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, LinearCodesTest, ::testing::ValuesIn(linear_backends()),
+                         [](const auto& test) { return to_string(test.param); });
 
 class StackedPartsTest : public ::testing::TestWithParam<Backend> {};
 

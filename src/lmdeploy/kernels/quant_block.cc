@@ -31,6 +31,9 @@ constexpr QuantKind integer_group(int bits, int group) {
 constexpr QuantKind kU4G32 = integer_group(4, 32), kU4G128 = integer_group(4, 128);
 constexpr QuantKind kU5G32 = integer_group(5, 32), kI8G64 = integer_group(8, 64);
 
+constexpr QuantKind kF8G64 = {
+    .bits = 8, .bias = 0, .group = 64, .has_min = false, .k_scales = false, .has_zero = false, .e4m3 = true};
+
 constexpr int kQ6_KScale = 208;  // bytes before d
 
 uint8_t byte_at(const std::byte* p, int i) { return static_cast<uint8_t>(p[i]); }
@@ -157,6 +160,8 @@ const QuantKind& quant_kind(DType dtype) {
       return kU5G32;
     case DType::kI8G64:
       return kI8G64;
+    case DType::kF8G64:
+      return kF8G64;
     default:
       break;
   }
@@ -164,7 +169,7 @@ const QuantKind& quant_kind(DType dtype) {
 }
 
 float QuantBlock::scale(const QuantKind& kind, int group) const {
-  if (kind.has_zero) return wide_scale;
+  if (kind.has_zero || kind.e4m3) return wide_scale;
   const float step = to_float(d);
   return kind.k_scales ? step * static_cast<float>(scales[static_cast<size_t>(group)]) : step;
 }
@@ -177,7 +182,10 @@ float QuantBlock::min(const QuantKind& kind, int group) const {
 QuantBlock read_quant_block(DType dtype, const std::byte* bytes) {
   const QuantKind& kind = quant_kind(dtype);
   QuantBlock block{};
-  if (kind.has_zero) {
+  if (kind.e4m3) {
+    std::memcpy(&block.wide_scale, bytes, sizeof(float));
+    std::memcpy(block.q.data(), bytes + sizeof(float), static_cast<size_t>(kind.group));
+  } else if (kind.has_zero) {
     read_integer_group(kind, bytes, block);
   } else if (dtype == DType::kQ6_K) {
     read_q6_k(kind, bytes, block);

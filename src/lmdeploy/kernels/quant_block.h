@@ -11,14 +11,15 @@
 namespace lmdeploy {
 
 /// How the elements of a quantised kind are made from integers: w = scale * q (+ min), or scale * (q - zero);
-/// all but q hold for `group` consecutive elements.
+/// all but q hold for `group` consecutive elements. Where q are codes of e4m3, w = scale * value of q.
 struct QuantKind {
-  int bits;       // of a stored integer
-  int bias;       // q = stored integer - bias
-  int group;      // elements
-  bool has_min;   // there is a min
-  bool k_scales;  // scale = d * scales[g], min = -(dmin * mins[g]); else scale = d, min = dmin
-  bool has_zero;  // scale = wide_scale, and there is a zero
+  int bits;           // of a stored integer
+  int bias;           // q = stored integer - bias
+  int group;          // elements
+  bool has_min;       // there is a min
+  bool k_scales;      // scale = d * scales[g], min = -(dmin * mins[g]); else scale = d, min = dmin
+  bool has_zero;      // scale = wide_scale, and there is a zero
+  bool e4m3 = false;  // scale = wide_scale, and q are codes of 8-bit floats
 };
 /// `dtype` must be quantised.
 const QuantKind& quant_kind(DType dtype);
@@ -30,8 +31,8 @@ struct QuantBlock {
   std::array<uint8_t, 16> mins;   // k_scales with a min
   F16 d;
   F16 dmin;
-  float wide_scale;  // has_zero only, as zero
-  int zero;          // -128 .. 256
+  float wide_scale;  // has_zero and e4m3 only
+  int zero;          // has_zero only: -128 .. 256
 
   float scale(const QuantKind& kind, int group) const;
   float min(const QuantKind& kind, int group) const;

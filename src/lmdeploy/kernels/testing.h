@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -81,10 +82,10 @@ inline std::string problem_of(Backend backend) {
   return cpu_isa_available(isa) ? "" : cat("this processor lacks ", isa);
 }
 
-inline constexpr std::array kWeightKinds = {DType::kF32,    DType::kF16,   DType::kBF16, DType::kQ4_0,
-                                            DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1, DType::kQ8_0,
-                                            DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K, DType::kU4G32,
-                                            DType::kU4G128, DType::kU5G32, DType::kI8G64};
+inline constexpr std::array kWeightKinds = {DType::kF32,    DType::kF16,   DType::kBF16,  DType::kQ4_0,
+                                            DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,  DType::kQ8_0,
+                                            DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K,  DType::kU4G32,
+                                            DType::kU4G128, DType::kU5G32, DType::kI8G64, DType::kF8G64};
 
 /// More threads than this machine may have: pieces must come out the same whoever runs them.
 inline std::shared_ptr<ThreadPool> test_threads() {
@@ -201,6 +202,14 @@ inline void set_integer_group(Rng& rng, DType dtype, uint8_t* block) {
     for (size_t i = 0; i < 32; ++i) block[8 + i] &= 31;
 }
 
+/// Gives a block of random codes a scale, and a number in place of each NaN.
+inline void set_code_group(Rng& rng, uint8_t* block) {
+  const auto scale = static_cast<float>((0.5 + rng.uniform()) / 448 * (rng.below(8) == 0 ? -1 : 1));
+  std::memcpy(block, &scale, sizeof(scale));
+  for (size_t i = 4; i < 68; ++i)
+    if ((block[i] & 0x7f) == 0x7f) block[i] &= 0x80;
+}
+
 /// Random weights [rows, cols] of any kind. Blocks are random bits with scales that make weights of about 1.
 inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
                             std::optional<uint8_t> all_bits = std::nullopt) {
@@ -216,6 +225,10 @@ inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
   if (is_integer_group(dtype)) {
     for (size_t at = 0; at < t.bytes(); at += step)
       set_integer_group(rng, dtype, t.span<uint8_t>().data() + at);
+    return t;
+  }
+  if (dtype == DType::kF8G64) {
+    for (size_t at = 0; at < t.bytes(); at += step) set_code_group(rng, t.span<uint8_t>().data() + at);
     return t;
   }
   const bool is_k = block_size(dtype) == 256;
@@ -235,9 +248,23 @@ inline Tensor random_weight(Rng& rng, DType dtype, int64_t rows, int64_t cols,
   return t;
 }
 
-inline std::unique_ptr<PackedWeight> pack(const Kernels& kernels, const Tensor& weight) {
+inline std::unique_ptr<PackedWeight> pack(const Kernels& kernels, const Tensor& weight,
+                                          std::span<const int32_t> column_order = {}) {
   const ConstTensorView parts[] = {weight};
-  return kernels.pack_weight(parts);
+  return kernels.pack_weight(parts, column_order);
+}
+
+inline std::vector<int32_t> random_order(Rng& rng, int64_t count) {
+  std::vector<int32_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+  return order;
+}
+/// to[t, k] = from[t, order[k]], or from[t, k] where there is none.
+inline void order_columns(TensorView to, ConstTensorView from, std::span<const int32_t> order) {
+  for (int64_t t = 0; t < from.rows(); ++t)
+    for (int64_t k = 0; k < from.cols(); ++k)
+      to.set(t, k, from.at(t, order.empty() ? k : order[static_cast<size_t>(k)]));
 }
 
 /// What the kernel adds up in place of |weight|: scale * integer and min apart, whose sum is the weight. Both

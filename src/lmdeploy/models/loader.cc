@@ -1,5 +1,7 @@
 // load_model(): the tensors of a plan to packed weights, one slot at a time.
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -62,11 +64,28 @@ class WeightReader {
       for (const PartPlan& part : slot.parts) {
         const bool own_tensor = part.tensors.size() > 1;  // of each expert or head
         const size_t tensor = part.tensors[own_tensor ? static_cast<size_t>(i) : 0];
-        pieces.push_back(take_matrix(checkpoint_.tensor(tensor), *part.rule, spec, own_tensor ? 0 : i));
-        views.push_back(pieces.back().view);
+        pieces.push_back(
+            take_matrix(checkpoint_.tensor(tensor), order_of(tensor), *part.rule, spec, own_tensor ? 0 : i));
       }
-      weights.add_matrix(slot.slot, slot.layer, kernels_.pack_weight(views));
+      agree_on_order(pieces, slot.slot);
+      for (const MatrixPiece& piece : pieces) views.push_back(piece.view);
+      weights.add_matrix(slot.slot, slot.layer, kernels_.pack_weight(views, pieces[0].column_order));
     }
+  }
+
+  std::span<const int32_t> order_of(size_t tensor) const {
+    const ColumnOrder& order = checkpoint_.tensors()[tensor].column_order;
+    return order ? std::span<const int32_t>(*order) : std::span<const int32_t>();
+  }
+
+  // A weight has one order of columns. Its parts have the same inputs, by which quantisers order them; those
+  // of one that has not, and a table of embeddings, are put in the inputs' order, in f32.
+  static void agree_on_order(std::vector<MatrixPiece>& pieces, Slot slot) {
+    const bool same = std::all_of(pieces.begin(), pieces.end(), [&](const MatrixPiece& piece) {
+      return std::ranges::equal(piece.column_order, pieces[0].column_order);
+    });
+    if (same && slot != Slot::kEmbed) return;
+    for (MatrixPiece& piece : pieces) undo_column_order(piece);
   }
 
   Tensor read_vector(const SlotPlan& slot, const DecoderSpec& spec) const {

@@ -119,6 +119,16 @@ MatrixPiece take_head(ConstTensorView rows, const WeightRule& rule, const Decode
   return turn_over(rows.slice_rows(first, latent.nope_dim), rows.cols(), same);
 }
 
+MatrixPiece take_rows(ConstTensorView rows, const WeightRule& rule, const DecoderSpec& spec, int64_t index) {
+  if (holds_experts(rule.stored)) return take_expert(rows, rule, spec, index);
+  if (holds_heads(rule.stored)) return take_head(rows, rule, spec, index);
+  if (rule.stored == Stored::kTransposed) return turn_over(rows, rows.cols(), same);
+  if (rule.stored == Stored::kUnitRows) return unit_rows(rows);
+  if (rule.stored == Stored::kGroupedQkv)
+    return select_rows(rows, rows.rows(), [&](int64_t i) { return grouped_row(i, spec); });
+  return {Tensor(), rows};
+}
+
 }  // namespace
 
 std::vector<Shape> stored_shapes(const WeightRule& rule, const DecoderSpec& spec) {
@@ -149,16 +159,27 @@ int64_t num_matrices(const WeightRule& rule, const DecoderSpec& spec) {
   return holds_experts(rule.stored) ? spec.experts.num_experts : num_tensors(rule, spec);
 }
 
-MatrixPiece take_matrix(ConstTensorView stored, const WeightRule& rule, const DecoderSpec& spec,
-                        int64_t index) {
-  const ConstTensorView rows = flat(stored);
-  if (holds_experts(rule.stored)) return take_expert(rows, rule, spec, index);
-  if (holds_heads(rule.stored)) return take_head(rows, rule, spec, index);
-  if (rule.stored == Stored::kTransposed) return turn_over(rows, rows.cols(), same);
-  if (rule.stored == Stored::kUnitRows) return unit_rows(rows);
-  if (rule.stored == Stored::kGroupedQkv)
-    return select_rows(rows, rows.rows(), [&](int64_t i) { return grouped_row(i, spec); });
-  return {Tensor(), rows};
+void undo_column_order(MatrixPiece& piece) {
+  if (piece.column_order.empty()) return;
+  const Tensor wide = dequantized(piece.view);
+  Tensor out(DType::kF32, wide.shape());
+  for (int64_t r = 0; r < wide.dim(0); ++r)
+    for (size_t k = 0; k < piece.column_order.size(); ++k)
+      out.view().row<float>(r)[piece.column_order[k]] = wide.view().row<float>(r)[k];
+  piece.copy = std::move(out);
+  piece.view = piece.copy;
+  piece.column_order = {};
+}
+
+MatrixPiece take_matrix(ConstTensorView stored, std::span<const int32_t> column_order, const WeightRule& rule,
+                        const DecoderSpec& spec, int64_t index) {
+  MatrixPiece all = {Tensor(), flat(stored), column_order};
+  const bool by_rows =
+      !is_transposed(rule.stored) && rule.stored != Stored::kHeadKeys && rule.stored != Stored::kUnitRows;
+  if (!by_rows) undo_column_order(all);
+  MatrixPiece piece = take_rows(all.view, rule, spec, index);
+  piece.column_order = all.column_order;
+  return piece;
 }
 
 std::vector<float> take_vector(ConstTensorView stored, const WeightRule& rule, const DecoderSpec& spec) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lmdeploy/core/tensor.h"
@@ -19,12 +20,16 @@ int64_t num_matrices(const WeightRule& rule, const DecoderSpec& spec);
 /// Rows of a matrix: where they are stored, or a copy of them in another order.
 struct MatrixPiece {
   Tensor copy;
-  ConstTensorView view;  // [rows, cols]
+  ConstTensorView view;                        // [rows, cols]
+  std::span<const int32_t> column_order = {};  // of the view: TensorInfo::column_order, or empty
 };
-/// Matrix `index` of those in `stored`, which has one of stored_shapes(). A tensor that must be turned over
-/// is dequantised to f32 if it is of a quantised kind.
-MatrixPiece take_matrix(ConstTensorView stored, const WeightRule& rule, const DecoderSpec& spec,
-                        int64_t index);
+/// Matrix `index` of those in `stored`, which has one of stored_shapes() and its columns in `column_order`
+/// (empty: as they are). A tensor that must be turned over is dequantised to f32 if it is of a quantised
+/// kind.
+MatrixPiece take_matrix(ConstTensorView stored, std::span<const int32_t> column_order, const WeightRule& rule,
+                        const DecoderSpec& spec, int64_t index);
+/// In f32, its columns as the layer's inputs are; nothing where they are so.
+void undo_column_order(MatrixPiece& piece);
 
 /// All elements in f32, in the order of the slot.
 std::vector<float> take_vector(ConstTensorView stored, const WeightRule& rule, const DecoderSpec& spec);

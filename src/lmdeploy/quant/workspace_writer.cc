@@ -134,7 +134,11 @@ class Writer {
     std::vector<MatrixPiece> pieces;
     int64_t rows = 0;
     for (const PartPlan& part : slot.parts) {
-      pieces.push_back(take_matrix(checkpoint_.tensor(part.tensors[0]), *part.rule, spec_, 0));
+      const ColumnOrder& order = checkpoint_.tensors()[part.tensors[0]].column_order;
+      pieces.push_back(take_matrix(checkpoint_.tensor(part.tensors[0]),
+                                   order ? std::span<const int32_t>(*order) : std::span<const int32_t>(),
+                                   *part.rule, spec_, 0));
+      undo_column_order(pieces.back());
       rows += pieces.back().view.rows();
     }
     const int64_t cols = pieces[0].view.cols();

@@ -17,13 +17,11 @@ struct Packed {
   int64_t words() const { return (in * bits + 31) / 32; }
 };
 
-void decode(const Packed& p, bool in_order, DType dtype, const Checkpoint& base, std::byte* weight) {
+void decode(const Packed& p, const IntegerColumns& columns, const Checkpoint& base, std::byte* weight) {
   const auto* q = base.tensor(p.packed).row<uint32_t>(0);
   const auto* zeros = p.zero_point ? base.tensor(*p.zero_point).row<uint32_t>(0) : nullptr;
   const std::vector<float> scales = floats_of(base.tensor(p.scale));
   const int half = 1 << (p.bits - 1), sign = p.bits == 8 ? half : 0;  // 8 bits are kept as signed ones
-  std::vector<int32_t> groups;
-  if (!in_order) groups = input_groups(base, *p.g_idx, p.in, p.groups);
   IntegerRow row(p.in, p.groups);
   for (int64_t o = 0; o < p.out; ++o) {
     for (int64_t g = 0; g < p.groups; ++g) {
@@ -31,11 +29,13 @@ void decode(const Packed& p, bool in_order, DType dtype, const Checkpoint& base,
       row.zeros[static_cast<size_t>(g)] = zero - sign;
       row.scales[static_cast<size_t>(g)] = scales[static_cast<size_t>(o * p.groups + g)];
     }
-    for (int64_t k = 0; k < p.in; ++k)
-      row.q[static_cast<size_t>(k)] =
-          static_cast<int16_t>(packed_integer(q + o * p.words(), 1, k, p.bits) - sign);
-    std::byte* out = weight + o * row_bytes(dtype, p.in);
-    in_order ? row.write(dtype, p.group_size, out) : row.write(groups, reinterpret_cast<float*>(out));
+    for (size_t k = 0; k < row.q.size(); ++k)
+      row.q[k] = static_cast<int16_t>(packed_integer(q + o * p.words(), 1, columns.input(k), p.bits) - sign);
+    std::byte* out = weight + o * row_bytes(columns.dtype, p.in);
+    if (columns.groups.empty())
+      row.write(columns.dtype, p.group_size, out);
+    else
+      row.write(columns.groups, reinterpret_cast<float*>(out));
   }
 }
 
@@ -83,12 +83,12 @@ Recipe compressed_recipe(QuantModule module, const QuantConfig& config) {
   p.group_size = module.group_size(p.scale, p.in, p.groups, config);
   if (p.zero_point) module.expect(*p.zero_point, {DType::kI32}, {(p.out * p.bits + 31) / 32, p.groups});
   if (p.g_idx) module.expect(*p.g_idx, {DType::kI32}, {p.in});
-  const bool in_order = !p.g_idx || groups_in_order(module.view(*p.g_idx), p.group_size);
-  const DType dtype = in_order ? integer_kind(p.bits, p.group_size, p.in) : DType::kF32;
-  return module.recipe(p.packed, cat(module.prefix(), ".weight"), dtype, {p.out, p.in},
-                       [p, dtype, in_order](const Checkpoint& base, std::byte* weight) {
-                         decode(p, in_order, dtype, base, weight);
-                       });
+  const IntegerColumns columns = integer_columns(module, p.g_idx, p.bits, p.groups, p.group_size);
+  Recipe recipe = module.recipe(
+      p.packed, cat(module.prefix(), ".weight"), columns.dtype, {p.out, p.in},
+      [p, columns](const Checkpoint& base, std::byte* weight) { decode(p, columns, base, weight); });
+  recipe.info.column_order = columns.order;
+  return recipe;
 }
 
 }  // namespace lmdeploy

@@ -15,14 +15,12 @@ struct Gptq {
   int zero_offset;
 };
 
-void decode(const Gptq& gptq, bool in_order, DType dtype, const Checkpoint& base, std::byte* weight) {
+void decode(const Gptq& gptq, const IntegerColumns& columns, const Checkpoint& base, std::byte* weight) {
   const auto* q = base.tensor(gptq.qweight).row<uint32_t>(0);
   const auto* zeros = base.tensor(gptq.qzeros).row<uint32_t>(0);
   const int64_t zero_words = gptq.out * gptq.bits / 32;
   const int sign = gptq.bits == 8 ? 128 : 0;  // 8 bits are kept as signed ones
   const std::vector<float> scales = floats_of(base.tensor(gptq.scales));
-  std::vector<int32_t> groups;
-  if (!in_order) groups = input_groups(base, *gptq.g_idx, gptq.in, gptq.groups);
   IntegerRow row(gptq.in, gptq.groups);
   for (int64_t o = 0; o < gptq.out; ++o) {
     for (int64_t g = 0; g < gptq.groups; ++g) {
@@ -30,11 +28,13 @@ void decode(const Gptq& gptq, bool in_order, DType dtype, const Checkpoint& base
       row.zeros[static_cast<size_t>(g)] = zero - sign;
       row.scales[static_cast<size_t>(g)] = scales[static_cast<size_t>(g * gptq.out + o)];
     }
-    for (int64_t k = 0; k < gptq.in; ++k)
-      row.q[static_cast<size_t>(k)] =
-          static_cast<int16_t>(packed_integer(q + o, gptq.out, k, gptq.bits) - sign);
-    std::byte* out = weight + o * row_bytes(dtype, gptq.in);
-    in_order ? row.write(dtype, gptq.group_size, out) : row.write(groups, reinterpret_cast<float*>(out));
+    for (size_t k = 0; k < row.q.size(); ++k)
+      row.q[k] = static_cast<int16_t>(packed_integer(q + o, gptq.out, columns.input(k), gptq.bits) - sign);
+    std::byte* out = weight + o * row_bytes(columns.dtype, gptq.in);
+    if (columns.groups.empty())
+      row.write(columns.dtype, gptq.group_size, out);
+    else
+      row.write(columns.groups, reinterpret_cast<float*>(out));
   }
 }
 
@@ -72,12 +72,12 @@ Recipe gptq_recipe(QuantModule module, const QuantConfig& config) {
   module.expect(gptq.qzeros, {DType::kI32}, {gptq.groups, gptq.out * gptq.bits / 32});
   if (config.needs_group_index && gptq.groups > 1) module.require(".g_idx");
   if (gptq.g_idx) module.expect(*gptq.g_idx, {DType::kI32}, {gptq.in});
-  const bool in_order = !gptq.g_idx || groups_in_order(module.view(*gptq.g_idx), gptq.group_size);
-  const DType dtype = in_order ? integer_kind(gptq.bits, gptq.group_size, gptq.in) : DType::kF32;
-  return module.recipe(gptq.qweight, cat(module.prefix(), ".weight"), dtype, {gptq.out, gptq.in},
-                       [gptq, dtype, in_order](const Checkpoint& base, std::byte* weight) {
-                         decode(gptq, in_order, dtype, base, weight);
-                       });
+  const IntegerColumns columns = integer_columns(module, gptq.g_idx, gptq.bits, gptq.groups, gptq.group_size);
+  Recipe recipe = module.recipe(
+      gptq.qweight, cat(module.prefix(), ".weight"), columns.dtype, {gptq.out, gptq.in},
+      [gptq, columns](const Checkpoint& base, std::byte* weight) { decode(gptq, columns, base, weight); });
+  recipe.info.column_order = columns.order;
+  return recipe;
 }
 
 }  // namespace lmdeploy

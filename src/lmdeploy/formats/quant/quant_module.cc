@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -136,24 +137,27 @@ std::vector<float> floats_of(ConstTensorView tensor) {
   return out;
 }
 
-std::vector<int32_t> input_groups(const Checkpoint& checkpoint, size_t g_idx, int64_t num_inputs,
-                                  int64_t groups) {
-  const int32_t* stored = checkpoint.tensor(g_idx).row<int32_t>(0);
+IntegerColumns integer_columns(const QuantModule& module, std::optional<size_t> g_idx, int bits,
+                               int64_t groups, int64_t group_size) {
+  const int64_t num_inputs = groups * group_size;
+  const DType kind = integer_kind(bits, group_size, num_inputs);
+  if (!g_idx) return {kind};
+  const int32_t* stored = module.view(*g_idx).row<int32_t>(0);
+  std::vector<int64_t> sizes(static_cast<size_t>(groups));
+  bool in_order = true;
   for (int64_t k = 0; k < num_inputs; ++k) {
-    if (stored[k] >= 0 && stored[k] < groups) continue;
-    const TensorInfo& info = checkpoint.tensors()[g_idx];
-    throw Error(ErrorCode::kInvalidData,
-                cat("load ", info.file, ": tensor ", quote(info.name), " has ", stored[k], " at ", k,
-                    ", expected a group from 0 to ", groups - 1));
+    if (stored[k] < 0 || stored[k] >= groups)
+      module.fail(*g_idx, cat("has ", stored[k], " at ", k, ", expected a group from 0 to ", groups - 1));
+    ++sizes[static_cast<size_t>(stored[k])];
+    in_order = in_order && stored[k] == k / group_size;
   }
-  return {stored, stored + num_inputs};
-}
-
-bool groups_in_order(ConstTensorView g_idx, int64_t group_size) {
-  const int32_t* stored = g_idx.row<int32_t>(0);
-  for (int64_t k = 0; k < g_idx.dim(0); ++k)
-    if (stored[k] != k / group_size) return false;
-  return true;
+  if (in_order) return {kind};
+  const bool even = std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == group_size; });
+  if (kind == DType::kF32 || !even) return {DType::kF32, nullptr, {stored, stored + num_inputs}};
+  std::vector<int32_t> order(static_cast<size_t>(num_inputs));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return stored[a] < stored[b]; });
+  return {kind, std::make_shared<const std::vector<int32_t>>(std::move(order))};
 }
 
 }  // namespace lmdeploy

@@ -78,7 +78,7 @@ struct IntegerRow {
         scales(static_cast<size_t>(num_groups)) {}
   /// As a row of `dtype`, one that integer_kind() gave.
   void write(DType dtype, int64_t group_size, std::byte* out) const;
-  /// As f32, where input k is of group groups[k] ("act-order").
+  /// As f32, where input k is of group groups[k].
   void write(std::span<const int32_t> groups, float* out) const;
 };
 
@@ -95,11 +95,19 @@ inline int packed_integer(const uint32_t* words, int64_t stride, int64_t n, int 
   if (shift + bits > 32) value |= words[(bit / 32 + 1) * stride] << (32 - shift);
   return static_cast<int>(value & ((1u << bits) - 1));
 }
-/// The stored group of each input. Throws Error(kInvalidData) for one that is not from 0 to groups - 1.
-std::vector<int32_t> input_groups(const Checkpoint& checkpoint, size_t g_idx, int64_t num_inputs,
-                                  int64_t groups);
-/// Input k is of group k / group_size.
-bool groups_in_order(ConstTensorView g_idx, int64_t group_size);
+/// How the columns of integers in groups are kept.
+struct IntegerColumns {
+  DType dtype;
+  ColumnOrder order = nullptr;       // inputs sorted by group
+  std::vector<int32_t> groups = {};  // of each input, where f32 keeps them as they are
+  /// That column k stands for.
+  int64_t input(size_t k) const { return order ? (*order)[k] : static_cast<int64_t>(k); }
+};
+/// Of a module with `groups` groups of `group_size` of its inputs, g_idx [inputs] saying which is whose
+/// ("act- order"); without it input k is of group k / group_size. Throws Error(kInvalidData) for a group that
+/// is not from 0 to groups - 1.
+IntegerColumns integer_columns(const QuantModule& module, std::optional<size_t> g_idx, int bits,
+                               int64_t groups, int64_t group_size);
 
 // One function per format: the recipe of the module whose tensor with the format's suffix is there.
 Recipe awq_recipe(QuantModule module, const QuantConfig& config);         // .qweight

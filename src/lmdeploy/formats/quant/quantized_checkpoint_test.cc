@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lmdeploy/core/half.h"
@@ -153,7 +155,14 @@ std::string compressed_config(int64_t bits, const std::string& strategy, int64_t
              bits, R"(, "type": "int", "strategy": ")", strategy, R"(", "group_size": )", group, "}}}}");
 }
 
-// An element of a weight in f32 or in one of the kinds of integers in groups (dtype.h).
+float e4m3(int code) {
+  const int exponent = code >> 3 & 15;
+  const double magnitude =
+      exponent == 0 ? (code & 7) * std::ldexp(1, -9) : std::ldexp(8 + (code & 7), exponent - 10);
+  return static_cast<float>(code & 0x80 ? -magnitude : magnitude);
+}
+
+// An element of a weight in f32 or in one of the kinds of integers or codes in groups (dtype.h).
 float element(ConstTensorView view, int64_t o, int64_t k) {
   if (view.dtype() == DType::kF32) return view.row<float>(o)[k];
   const int64_t size = block_size(view.dtype()), within = k % size;
@@ -161,6 +170,7 @@ float element(ConstTensorView view, int64_t o, int64_t k) {
   float scale = 0;
   int32_t zero = 0;
   std::memcpy(&scale, block, 4);
+  if (view.dtype() == DType::kF8G64) return scale * e4m3(static_cast<uint8_t>(block[4 + within]));
   std::memcpy(&zero, block + 4, 4);
   const auto byte_at = [&](int64_t i) { return static_cast<uint8_t>(block[8 + i]); };
   int q = byte_at(view.dtype() == DType::kU5G32 ? within : 0);
@@ -199,8 +209,11 @@ class QuantizedTest : public testing::Test {
       EXPECT_EQ(checkpoint->tensors()[i].shape, Shape({out, in}));
       for (int round = 0; round < 2; ++round) {
         const ConstTensorView view = checkpoint->tensor(i);
+        const ColumnOrder& order = checkpoint->tensors()[i].column_order;
         for (int64_t o = 0; o < out; ++o)
-          for (int64_t k = 0; k < in; ++k) EXPECT_EQ(element(view, o, k), want(o, k)) << o << ", " << k;
+          for (int64_t k = 0; k < in; ++k)
+            EXPECT_EQ(element(view, o, k), want(o, order ? order->at(static_cast<size_t>(k)) : k))
+                << o << ", " << k;
         checkpoint->drop(i);
       }
       return checkpoint->tensors()[i].dtype;
@@ -356,6 +369,7 @@ TEST_F(QuantizedTest, WeightsOfIntegersStayAsNarrowAsTheyAre) {
   EXPECT_EQ(expect_codes("m.q.weight", codes), DType::kU4G128);
 }
 
+// Integers stay integers, sorted by group.
 TEST_F(QuantizedTest, GptqInActivationOrder) {
   const Codes codes = random_codes(16, 64, 32);
   Tensors tensors;
@@ -366,10 +380,24 @@ TEST_F(QuantizedTest, GptqInActivationOrder) {
     g_idx.span<int32_t>()[static_cast<size_t>(k)] = static_cast<int32_t>(group_of(k));
   tensors["m.q.g_idx"] = std::move(g_idx);
   write(tensors, R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true})");
-  expect_weight("m.q.weight", 16, 64, [&](int64_t o, int64_t k) {
-    return static_cast<float>(codes.q_at(o, k) - codes.zero_at(o, group_of(k))) *
-           codes.scale_at(o, group_of(k));
-  });
+  const auto weight = [&](int64_t o, int64_t group, int64_t k) {
+    return static_cast<float>(codes.q_at(o, k) - codes.zero_at(o, group)) * codes.scale_at(o, group);
+  };
+  const DType kept =
+      expect_weight("m.q.weight", 16, 64, [&](int64_t o, int64_t k) { return weight(o, group_of(k), k); });
+  EXPECT_EQ(kept, DType::kU4G32);
+  EXPECT_TRUE(open()->left_out().empty());
+  const std::vector<int32_t> order = *open()->tensors()[0].column_order;
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end(),
+                             [&](int32_t a, int32_t b) { return group_of(a) < group_of(b); }));
+
+  auto* groups = tensors["m.q.g_idx"].span<int32_t>().data();  // one of 31 inputs, one of 33
+  const int32_t first = std::exchange(groups[0], 1);
+  write(tensors);
+  const DType wide = expect_weight(
+      "m.q.weight", 16, 64, [&](int64_t o, int64_t k) { return weight(o, k == 0 ? 1 : group_of(k), k); });
+  EXPECT_EQ(wide, DType::kF32);
+  groups[0] = first;
   tensors["m.q.g_idx"].span<int32_t>()[5] = 2;
   write(tensors);
   EXPECT_CONTAINS(error(ErrorCode::kInvalidData),
@@ -532,14 +560,22 @@ TEST_F(QuantizedTest, CompressedTensorsUnpacked) {
                   "format \"nvfp4-pack-quantized\" is not supported; supported are pack-quantized");
 }
 
+TEST_F(QuantizedTest, CompressedTensorsInActivationOrder) {
+  const Codes codes = random_codes(8, 256, 128);
+  Tensors tensors;
+  add_compressed(tensors, "m.q", codes, false);
+  Tensor g_idx(DType::kI32, {256});
+  for (size_t k = 0; k < 256; ++k) g_idx.span<int32_t>()[k] = static_cast<int32_t>(k % 2);
+  tensors["m.q.weight_g_idx"] = std::move(g_idx);
+  write(tensors, compressed_config(4, "group", 128));
+  const DType kept = expect_weight("m.q.weight", 8, 256, [&](int64_t o, int64_t k) {
+    return static_cast<float>(codes.q_at(o, k) - codes.zero_at(o, k % 2)) * codes.scale_at(o, k % 2);
+  });
+  EXPECT_EQ(kept, DType::kU4G128);
+}
+
 // ---- 8-bit floats
 
-float e4m3(int code) {
-  const int exponent = code >> 3 & 15;
-  const double magnitude =
-      exponent == 0 ? (code & 7) * std::ldexp(1, -9) : std::ldexp(8 + (code & 7), exponent - 10);
-  return static_cast<float>(code & 0x80 ? -magnitude : magnitude);
-}
 int finite_code(size_t i) { return static_cast<int>(i * 89 % 127 + (i % 3 == 0 ? 128 : 0)); }
 
 TEST_F(QuantizedTest, Fp8InBlocksWithARaggedEdge) {
@@ -588,6 +624,59 @@ TEST_F(QuantizedTest, Fp8WithOneScaleOrOnePerRow) {
   write(tensors);
   EXPECT_CONTAINS(error(ErrorCode::kInvalidData),
                   "tensor \"m.q.weight\" is f8_e4m3 without a scale; looked for m.q.weight_scale");
+}
+
+// Every way of sharing scales, where rows are whole groups of 64: no number changes.
+TEST_F(QuantizedTest, Fp8StaysInCodes) {
+  constexpr int64_t kOut = 130, kIn = 192;
+  struct Sharing {
+    Shape scale;
+    int64_t rows, cols;  // that share one
+    std::string config;
+  };
+  const std::string grouped = R"({"quant_method": "compressed-tensors", "format": "float-quantized",
+      "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "group",
+      "group_size": 64}}}})";
+  const Sharing all[] = {
+      {{1}, kOut, kIn, R"({"quant_method": "fp8", "activation_scheme": "static"})"},
+      {{kOut, 1}, 1, kIn, R"({"quant_method": "fbgemm_fp8"})"},
+      {{2, 2}, 128, 128, R"({"quant_method": "fp8", "weight_block_size": [128, 128]})"},
+      {{5, 3}, 32, 64, R"({"quant_method": "fp8", "weight_block_size": [32, 64]})"},
+      {{kOut, 3}, 1, 64, grouped},
+  };
+  for (const Sharing& sharing : all) {
+    Tensors tensors;
+    tensors["m.q.weight"] = bytes_tensor(DType::kF8E4M3, {kOut, kIn}, finite_code);
+    const int64_t blocks = (kIn + sharing.cols - 1) / sharing.cols;
+    const auto scale_of = [&](int64_t block) { return 0.37f + 0.01f * static_cast<float>(block); };
+    Tensor scales(DType::kF32, sharing.scale);
+    for (size_t i = 0; i < scales.span<float>().size(); ++i)
+      scales.span<float>()[i] = scale_of(static_cast<int64_t>(i));
+    tensors["m.q.weight_scale"] = std::move(scales);
+    write(tensors, sharing.config);
+    SCOPED_TRACE(sharing.config);
+    const DType kept = expect_weight("m.q.weight", kOut, kIn, [&](int64_t o, int64_t k) {
+      return scale_of(o / sharing.rows * blocks + k / sharing.cols) *
+             e4m3(finite_code(static_cast<size_t>(o * kIn + k)));
+    });
+    EXPECT_EQ(kept, DType::kF8G64);
+    EXPECT_TRUE(open()->left_out().empty());
+  }
+}
+
+TEST_F(QuantizedTest, Fp8ThatDoesNotFitItsKindIsWidened) {
+  const auto kind_of = [&](DType dtype, int64_t in, int64_t block) {
+    Tensors tensors;
+    tensors["m.q.weight"] = bytes_tensor(dtype, {32, in}, [](size_t i) { return static_cast<int>(i % 64); });
+    tensors["m.q.weight_scale"] =
+        fill(DType::kF32, {32 / block, in / block}, [](int64_t, int64_t) { return 0.5; });
+    write(tensors, cat(R"({"quant_method": "fp8", "weight_block_size": [)", block, ", ", block, "]}"));
+    return open()->tensors()[0].dtype;
+  };
+  EXPECT_EQ(kind_of(DType::kF8E4M3, 128, 32), DType::kF32) << "two scales in a group";
+  EXPECT_EQ(kind_of(DType::kF8E4M3, 96, 32), DType::kF32) << "half a group";
+  EXPECT_EQ(kind_of(DType::kF8E5M2, 128, 32), DType::kF32);
+  EXPECT_CONTAINS(open()->left_out().at(0), "1 of 1 weights are fp8 in the files and f32 in memory");
 }
 
 // ---- MXFP4

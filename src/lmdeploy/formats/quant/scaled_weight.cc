@@ -2,6 +2,7 @@
 // checkpoints, SmoothQuant, and compressed-tensors that are not packed.
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/float8.h"
@@ -46,6 +47,21 @@ void decode_floats(const Scaled& s, const Checkpoint& base, float* weight) {
   }
 }
 
+// The codes as they are, with the scale of their block in front of each group.
+void decode_codes(const Scaled& s, const Checkpoint& base, std::byte* weight) {
+  const auto* code = base.tensor(s.weight).row<uint8_t>(0);
+  const std::vector<float> scales = floats_of(base.tensor(s.scale));
+  const int64_t size = block_size(DType::kF8G64);
+  for (int64_t o = 0; o < s.out; ++o) {
+    const int64_t first_block = o / s.block_rows * s.blocks_per_row();
+    for (int64_t k = 0; k < s.in; k += size, code += size) {
+      std::memcpy(weight, &scales[static_cast<size_t>(first_block + k / s.block_cols)], sizeof(float));
+      std::memcpy(weight + sizeof(float), code, static_cast<size_t>(size));
+      weight += block_bytes(DType::kF8G64);
+    }
+  }
+}
+
 void decode_integers(const Scaled& s, DType dtype, const Checkpoint& base, std::byte* weight) {
   const auto* q = base.tensor(s.weight).row<int8_t>(0);
   const std::vector<float> scales = floats_of(base.tensor(s.scale));
@@ -82,6 +98,15 @@ bool choose_block(const Shape& scale, const QuantConfig& config, Scaled& s) {
   return false;
 }
 
+// The kind that holds the stored numbers as they are, or f32.
+DType kind_of(const Scaled& s, DType stored) {
+  if (stored == DType::kI8) return integer_kind(8, s.block_cols, s.in);
+  const int64_t size = block_size(DType::kF8G64);
+  const bool one_scale = s.block_cols % size == 0 || s.block_cols >= s.in;  // in each group of a row
+  const bool as_it_is = stored == DType::kF8E4M3 && !s.zero_point && s.in % size == 0 && one_scale;
+  return as_it_is ? DType::kF8G64 : DType::kF32;
+}
+
 std::optional<size_t> find_scale(QuantModule& module) {
   for (const std::string_view suffix : {".weight_scale", ".weight_scale_inv", ".scale"}) {
     if (const std::optional<size_t> found = module.find(suffix)) return found;
@@ -112,10 +137,11 @@ Recipe scaled_recipe(QuantModule module, const QuantConfig& config) {
   s.zero_point = module.find(".weight_zero_point");
   if (s.zero_point) module.expect(*s.zero_point, {DType::kI8}, shape);
   const bool integers = module.info(s.weight).dtype == DType::kI8;
-  const DType dtype = integers ? integer_kind(8, s.block_cols, s.in) : DType::kF32;
+  const DType dtype = kind_of(s, module.info(s.weight).dtype);
   return module.recipe(s.weight, cat(module.prefix(), ".weight"), dtype, {s.out, s.in},
                        [s, dtype, integers](const Checkpoint& base, std::byte* weight) {
                          if (integers) return decode_integers(s, dtype, base, weight);
+                         if (dtype == DType::kF8G64) return decode_codes(s, base, weight);
                          decode_floats(s, base, reinterpret_cast<float*>(weight));
                        });
 }

@@ -125,9 +125,9 @@ CpuKernels::CpuKernels(std::shared_ptr<ThreadPool> threads, const CpuOptions& op
 
 std::string CpuKernels::name() const { return cat("cpu-", options_.isa, in_int8() ? "-int8" : ""); }
 
-std::unique_ptr<PackedWeight> CpuKernels::pack_weight(std::span<const ConstTensorView> parts) const {
-  const int64_t rows = checks::weight_parts(parts);
-  return std::make_unique<CpuWeight>(parts, rows, in_int8(), *threads_);
+std::unique_ptr<PackedWeight> CpuKernels::do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
+                                                         std::span<const int32_t> column_order) const {
+  return std::make_unique<CpuWeight>(parts, rows, column_order, in_int8(), *threads_);
 }
 
 namespace {

@@ -62,9 +62,10 @@ class CpuKernels final : public Kernels {
   DType activation_dtype() const override { return DType::kF32; }
   bool takes_kv_dtype(DType dtype) const override;
   ThreadPool& threads() const override { return *threads_; }
-  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
  private:
+  std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
+                                               std::span<const int32_t> column_order) const override;
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
@@ -113,6 +114,13 @@ class CpuKernels final : public Kernels {
   void norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
                 const NormOptions& options) const;
 
+  /// x for a product with the weight: itself, or a copy whose columns are in the weight's order.
+  ConstTensorView in_column_order(ConstTensorView x, const PackedWeight& weight) const;
+  /// The same of rows of experts, each in its own order.
+  ConstTensorView in_column_order(ConstTensorView x, std::span<const PackedWeight* const> experts,
+                                  ConstTensorView expert_start) const;
+  void order_rows(const TensorView& out, ConstTensorView x, std::span<const int32_t> order) const;
+
   /// Shared scratch for the rearranged rows of a linear(), in the forms that the kinds of the weights need.
   PackedTokens plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const;
   /// Tiles of rows of `cols` elements whose packing is worth waking a thread.
@@ -130,6 +138,7 @@ class CpuKernels final : public Kernels {
   // One thread at a time uses a Kernels object: scratch needs no lock.
   mutable std::vector<Scratch> thread_scratch_;
   mutable Scratch shared_scratch_;
+  mutable Scratch ordered_x_;
   mutable std::vector<AttentionTask> attention_tasks_;
   mutable std::vector<ExpertTask> expert_tasks_;
 };

@@ -27,22 +27,23 @@ enum class Kind : int32_t {
   kU4G32,
   kU4G128,
   kU5G32,
-  kI8G64
+  kI8G64,
+  kF8G64
 };
 
 /// Kinds whose columns are masked out of 32-bit words where they lie: column k arrives as its integer times
 /// 16^(k % 8), or as it is where k % 8 is 7, and is multiplied with x divided by the same (exact above
 /// 2^-102).
 constexpr bool has_shifted_columns(Kind kind) {
-  return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0 && kind != Kind::kI8G64;
+  return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0 && kind < Kind::kI8G64;
 }
 /// Kinds with a term that does not depend on the integers, a min or a bias; it is multiplied with sums of x.
 constexpr bool needs_sums(Kind kind) {
-  return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0 && kind != Kind::kQ6_K;
+  return kind >= Kind::kQ4_0 && kind != Kind::kQ8_0 && kind != Kind::kQ6_K && kind != Kind::kF8G64;
 }
 
-/// Kinds of integers with scales.
-constexpr bool is_quantized(Kind kind) { return kind >= Kind::kQ4_0; }
+/// Kinds of integers with scales: linear_int8 takes them.
+constexpr bool has_integers(Kind kind) { return kind >= Kind::kQ4_0 && kind != Kind::kF8G64; }
 
 /// Kinds of rows of the KV cache.
 enum class CacheKind : int32_t { kF32, kF16, kBF16, kU8, kU4 };

@@ -54,6 +54,40 @@ void CpuKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedW
            [&](int64_t t) { weight.read_row(ids.row<int32_t>(0)[t], out.row<float>(t)); });
 }
 
+// out[t, k] = x[t, order[k]], or x[t, k] where there is none.
+void CpuKernels::order_rows(const TensorView& out, ConstTensorView x, std::span<const int32_t> order) const {
+  for_rows(x.rows(), x.cols(), [&](int64_t t) {
+    const float* from = x.row<float>(t);
+    float* to = out.row<float>(t);
+    if (order.empty()) std::copy_n(from, x.cols(), to);
+    for (size_t k = 0; k < order.size(); ++k) to[k] = from[order[k]];
+  });
+}
+
+ConstTensorView CpuKernels::in_column_order(ConstTensorView x, const PackedWeight& weight) const {
+  if (weight.column_order().empty()) return x;
+  const TensorView ordered(reinterpret_cast<std::byte*>(ordered_x_.floats(x.rows() * x.cols())), DType::kF32,
+                           {x.rows(), x.cols()});
+  order_rows(ordered, x, weight.column_order());
+  return ordered;
+}
+
+ConstTensorView CpuKernels::in_column_order(ConstTensorView x, std::span<const PackedWeight* const> experts,
+                                            ConstTensorView expert_start) const {
+  const auto in_order = [](const PackedWeight* weight) { return weight->column_order().empty(); };
+  if (std::all_of(experts.begin(), experts.end(), in_order)) return x;
+  const TensorView ordered(reinterpret_cast<std::byte*>(ordered_x_.floats(x.rows() * x.cols())), DType::kF32,
+                           {x.rows(), x.cols()});
+  const auto* start = expert_start.row<int32_t>(0);
+  for (size_t e = 0; e < experts.size(); ++e) {
+    const int64_t count = start[e + 1] - start[e];
+    if (count > 0)
+      order_rows(ordered.slice_rows(start[e], count), x.slice_rows(start[e], count),
+                 experts[e]->column_order());
+  }
+  return ordered;
+}
+
 PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const {
   const int64_t size = tokens * cols;
   const int64_t groups = tokens * (cols / kSumGroup);
@@ -79,7 +113,7 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
   float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);
   for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
     const int64_t row = panel * kPanelRows;
-    const auto product = in_int8() && is_quantized(part.kind) ? ops_.linear_int8 : ops_.linear;
+    const auto product = in_int8() && has_integers(part.kind) ? ops_.linear_int8 : ops_.linear;
     product({.kind = part.kind,
              .panels = weight.panels(part) + panel * part.panel_bytes,
              .panel_bytes = part.panel_bytes,
@@ -96,6 +130,7 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
 void CpuKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                            std::optional<ConstTensorView> bias) const {
   const CpuWeight& w = cpu_weight("linear", weight);
+  x = in_column_order(x, weight);
   const PackedTokens packed = plan_tokens(w.token_forms(), x.rows(), x.cols());
   for_pieces(packed.num_tiles, pack_grain(x.cols()), [&](int, int64_t begin, int64_t end) {
     ops_.pack_tokens(packed, x.row<float>(0), row_floats(x), begin, end);
@@ -138,6 +173,7 @@ void CpuKernels::do_expert_linear(TensorView out, ConstTensorView x,
                                   std::span<const PackedWeight* const> experts, ConstTensorView expert_start,
                                   std::optional<ConstTensorView> bias) const {
   checks::expert_values(expert_start, x.rows());
+  x = in_column_order(x, experts, expert_start);
   plan_experts(x, experts, expert_start, bias);
   const std::vector<ExpertTask>& tasks = expert_tasks_;
   const int64_t num_tiles = tasks.back().tiles_before + tasks.back().tokens.num_tiles;

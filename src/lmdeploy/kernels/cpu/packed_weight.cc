@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/cpu/panel_layout.h"
@@ -38,6 +39,8 @@ const UnitLayout& unit_layout(DType dtype) {
       return kU5G32Unit;
     case DType::kI8G64:
       return kI8G64Unit;
+    case DType::kF8G64:
+      return kF8G64Unit;
     default:
       break;
   }
@@ -96,6 +99,12 @@ void put_bytes(std::byte* plane, int64_t lane, const uint8_t* q, int64_t columns
   }
 }
 
+// Where the code of a column lies in a kF8G64Unit.
+constexpr int64_t code_offset(int64_t column, int64_t lane) {
+  return (column / 2 * kPanelRows + lane) * 2 + 1 - column % 2;
+}
+bool is_nan_code(int8_t code) { return (code & 0x7f) == 0x7f; }
+
 template <typename T>
 void put(std::byte* values, int64_t lane, T value) {
   std::memcpy(values + lane * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
@@ -107,8 +116,27 @@ T get(const std::byte* values, int64_t lane) {
   return value;
 }
 
+void put_codes(std::byte* unit, const UnitLayout& u, int64_t lane, const QuantBlock& block) {
+  bool has_nan = false;
+  for (int64_t k = 0; k < u.columns; ++k) {
+    const int8_t code = block.q[static_cast<size_t>(k)];
+    unit[code_offset(k, lane)] = static_cast<std::byte>(code);
+    has_nan |= is_nan_code(code);
+  }
+  put(unit + u.scale, lane, has_nan ? std::numeric_limits<float>::quiet_NaN() : block.wide_scale);
+}
+
+QuantBlock get_codes(const std::byte* unit, const UnitLayout& u, int64_t lane) {
+  QuantBlock block{};
+  for (int64_t k = 0; k < u.columns; ++k)
+    block.q[static_cast<size_t>(k)] = static_cast<int8_t>(unit[code_offset(k, lane)]);
+  block.wide_scale = get<float>(unit + u.scale, lane);
+  return block;
+}
+
 void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int64_t lane,
                const QuantBlock& block) {
+  if (kind.e4m3) return put_codes(unit, u, lane, block);
   std::array<uint8_t, 256> q;
   for (size_t k = 0; k < static_cast<size_t>(u.columns); ++k)
     q[k] = static_cast<uint8_t>(block.q[k] + kind.bias);  // 8 bits: two's complement, no bias
@@ -135,6 +163,7 @@ void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int6
 }
 
 QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind& kind, int64_t lane) {
+  if (kind.e4m3) return get_codes(unit, u, lane);
   QuantBlock block{};
   for (int64_t k = 0; k < u.columns; ++k) {
     uint32_t stored = get_integer(unit, u.low_bits, lane, k);
@@ -234,6 +263,8 @@ Kind kind_of(DType dtype) {
       return Kind::kU5G32;
     case DType::kI8G64:
       return Kind::kI8G64;
+    case DType::kF8G64:
+      return Kind::kF8G64;
     default:
       break;
   }
@@ -241,8 +272,9 @@ Kind kind_of(DType dtype) {
               cat("the CPU back end has no kernels for ", dtype, " weights; convert them to f32"));
 }
 
-CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, bool in_int8, ThreadPool& threads)
-    : PackedWeight(rows, parts[0].dim(1)) {
+CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows,
+                     std::span<const int32_t> column_order, bool in_int8, ThreadPool& threads)
+    : PackedWeight(rows, parts[0].dim(1), column_order) {
   int64_t bytes = 0;
   int64_t first_row = 0;
   for (const ConstTensorView& part : parts) {

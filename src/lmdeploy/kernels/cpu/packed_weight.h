@@ -21,7 +21,7 @@ struct TokenForms {
   bool int8 = false;
 
   void add(Kind kind, bool in_int8) {
-    const bool bytes = in_int8 && is_quantized(kind);
+    const bool bytes = in_int8 && has_integers(kind);
     int8 |= bytes;
     sums |= bytes || needs_sums(kind);
     if (!bytes) (has_shifted_columns(kind) ? shifted : plain) = true;
@@ -47,16 +47,17 @@ class CpuWeight final : public PackedWeight {
     int64_t offset;  // of the first panel in the buffer
   };
 
-  /// in_int8: quantised parts are multiplied in bytes.
-  CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, bool in_int8, ThreadPool& threads);
-  size_t bytes() const override { return buffer_.size(); }
+  /// in_int8: parts of integers are multiplied in bytes.
+  CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, std::span<const int32_t> column_order,
+            bool in_int8, ThreadPool& threads);
+  size_t bytes() const override { return buffer_.size() + column_order().size_bytes(); }
 
   const std::vector<Part>& parts() const { return parts_; }
   const std::byte* panels(const Part& part) const { return buffer_.data() + part.offset; }
   /// Panels of all parts together.
   int64_t num_panels() const { return num_panels_; }
   const TokenForms& token_forms() const { return token_forms_; }
-  /// dst[k] = row `row`, bit-equal to dequantize() of the original.
+  /// dst[k] = row `row` as stored, bit-equal to dequantize() of the original.
   void read_row(int64_t row, float* dst) const;
 
  private:

@@ -6,10 +6,11 @@
 //   quantised        a unit is one block of each of the 16 rows, cut into planes; scales stay as wide, but
 //                    the 6-bit ones of the K kinds become bytes
 // 8-bit integers are bytes in words of four columns: word 2i holds columns 8i, 8i + 2, 8i + 4 and 8i + 6 of
-// a row, word 2i + 1 those between. The others keep 4 low bits, 1 or 2 high bits, in planes of 32-bit words
-// [word][16]: a word holds 32 / bits columns of one row, column k at bit plane_bit(k, bits). So the low bits
-// of 8 columns lie in one word, each four bits above the one before, and their high bits at the same
-// distances in another: columns can be masked out of the words without a shift (isa/panels.h).
+// a row, word 2i + 1 those between. Codes of 8-bit floats: kF8G64Unit. The others keep 4 low bits, 1 or 2
+// high bits, in planes of 32-bit words [word][16]: a word holds 32 / bits columns of one row, column k at bit
+// plane_bit(k, bits). So the low bits of 8 columns lie in one word, each four bits above the one before, and
+// their high bits at the same distances in another: columns can be masked out of the words without a shift
+// (isa/panels.h).
 //
 // Plain constants only: this header is compiled for several instruction sets.
 #pragma once
@@ -29,7 +30,7 @@ constexpr int plane_bit(int64_t column, int bits) {
 struct UnitLayout {
   int64_t columns;  // of a unit
   int64_t group;    // columns of a partial sum; they share a scale
-  int low_bits;     // the lower bits of each integer, at offset 0: 4, or 8 for Q8_0
+  int low_bits;     // the lower bits of each integer, at offset 0: 4, or 8 for bytes
   int high_bits;    // the rest, or 0
   int64_t high;     // plane of high bits
   int64_t scale;    // [groups][16] i8 (K kinds), else [16] f16
@@ -148,5 +149,18 @@ constexpr UnitLayout integer_group_unit(int64_t columns, int bits) {
 }
 constexpr UnitLayout kU4G32Unit = integer_group_unit(32, 4), kU4G128Unit = integer_group_unit(128, 4);
 constexpr UnitLayout kU5G32Unit = integer_group_unit(32, 5), kI8G64Unit = integer_group_unit(64, 8);
+/// Codes of e4m3 as f16 bits want them: [32 pairs of columns][16 rows] words of 16 bits, column 2i in the
+/// upper byte. The scale is [16] f32; a code of NaN makes its group's scale NaN.
+constexpr UnitLayout kF8G64Unit = {.columns = 64,
+                                   .group = 64,
+                                   .low_bits = 8,
+                                   .high_bits = 0,
+                                   .high = -1,
+                                   .scale = 1024,
+                                   .min = -1,
+                                   .d = -1,
+                                   .dmin = -1,
+                                   .zero = -1,
+                                   .bytes = 1024 + 4 * kPanelRows};
 
 }  // namespace lmdeploy::cpu

@@ -46,12 +46,15 @@ class CudaKernels final : public Kernels {
   bool has_own_memory() const override { return true; }
   bool draws_tokens() const override { return true; }
   size_t available_memory() const override;
-  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
   std::unique_ptr<Recording> record(const std::function<void()>& ops) const override;
+  /// Rises when memory moves that ops use while they run.
+  int64_t scratch_version() const { return scratch_.version() + ordered_x_.version(); }
 
  private:
   void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
                       std::span<const LogitEdit> edits) const override;
+  std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
+                                               std::span<const int32_t> column_order) const override;
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;
@@ -94,6 +97,12 @@ class CudaKernels final : public Kernels {
   void write_codes(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const;
 
+  /// x for a product with the weight: itself, or a copy whose columns are in the weight's order.
+  ConstTensorView in_column_order(ConstTensorView x, const PackedWeight& weight) const;
+  /// The same of rows of experts, each in its own order.
+  ConstTensorView in_column_order(ConstTensorView x, std::span<const PackedWeight* const> experts,
+                                  ConstTensorView expert_start) const;
+
   // Ways of linear(); false, and nothing done, where they do not suit.
   bool multiply_few(TensorView out, ConstTensorView x, const WeightPart& part, const float* bias,
                     std::optional<Activation> glu) const;
@@ -115,6 +124,7 @@ class CudaKernels final : public Kernels {
   DeviceLimits device_;
   mutable Blas blas_;
   mutable Scratch scratch_;
+  mutable Scratch ordered_x_;
   Buffer arrivals_;  // counters of blocks that share a tile, 0 between ops
   mutable DrawSpace draw_space_;
 };

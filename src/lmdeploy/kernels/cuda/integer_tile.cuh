@@ -1,9 +1,9 @@
 // A warp's tile of a weight of 4 or 8 bits (integer_weight.h), multiplied with tokens on tensor cores.
 //
-// The integers become 16-bit numbers in registers, exactly, less their zero. A group's products are summed by
-// themselves and its scale is applied to the sum, in f32; a min is multiplied with the sum of x, which a row
-// of ones gives. A lane takes the eight consecutive columns that it has of a row as those that two products
-// want: a sum does not mind the order of its terms.
+// The integers, less their zero, or the values of codes become 16-bit numbers in registers, exactly. A
+// group's products are summed by themselves and its scale is applied to the sum, in f32; a min is multiplied
+// with the sum of x, which a row of ones gives. A lane takes the eight consecutive columns that it has of a
+// row as those that two products want: a sum does not mind the order of its terms.
 #pragma once
 
 #include "lmdeploy/kernels/cuda/few_tokens_sums.cuh"
@@ -59,6 +59,20 @@ __device__ uint32_t integer_pair(const uint32_t* words, int p, Zero<T, 8> zero) 
   } else {
     return subtract<T>(__byte_perm(word, kBase<T> >> 8, 0x4040 + first + (first + 1) * 0x100), zero.value);
   }
+}
+
+/// The same of codes of e4m3. In the upper bytes of 16-bit numbers, moved to the mantissa's end, they are the
+/// value but for the exponent's bias.
+template <typename T>
+__device__ uint32_t e4m3_pair(const uint32_t* words, int p) {
+  constexpr bool kHalf = std::is_same_v<T, __half>;
+  using Pair = std::conditional_t<kHalf, __half2, __nv_bfloat162>;
+  const int first = p % 2 * 2;
+  const uint32_t codes = __byte_perm(words[p / 2], 0, 0x0404 + first * 0x1010 + 0x1000);
+  const uint32_t bits = and_or(codes >> (kHalf ? 1 : 4), kHalf ? 0x3f803f80 : 0x07f007f0, codes & 0x80008000);
+  const uint32_t bias = kHalf ? 0x5c005c00 : 0x7b807b80;  // 2^8, 2^120
+  const Pair result = __hmul2(*reinterpret_cast<const Pair*>(&bits), *reinterpret_cast<const Pair*>(&bias));
+  return *reinterpret_cast<const uint32_t*>(&result);
 }
 
 /// kDepth units are on their way from memory at once. All lanes of the warp do the same.
@@ -142,6 +156,13 @@ class IntegerTile {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t* own = words + ((g * W::kGroup / 32 + s) * 2 + half) * W::kWords;
+      if constexpr (W::kScale == GroupScale::kE4M3) {
+        front[half] = e4m3_pair<T>(own, 0);
+        front[2 + half] = e4m3_pair<T>(own, 1);
+        back[half] = e4m3_pair<T>(own, 2);
+        back[2 + half] = e4m3_pair<T>(own, 3);
+        continue;
+      }
       const Zero<T, W::kBits> zero(zero_of<W>(scale_at(d, g, half)));
       front[half] = integer_pair<T>(own, 0, zero);
       front[2 + half] = integer_pair<T>(own, 1, zero);

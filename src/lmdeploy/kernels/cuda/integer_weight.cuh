@@ -61,7 +61,7 @@ void with_integers_of(const IntegerFormat& format, const Body& body) {
                         Type<Integers<4, 128, kScaleZero>>());
   else
     found = with_one_of(format, body, Type<Integers<8, 32, kScale>>(), Type<Integers<8, 32, kScaleZero>>(),
-                        Type<Integers<8, 64, kScaleZero>>());
+                        Type<Integers<8, 64, kScaleZero>>(), Type<Integers<8, 64, GroupScale::kE4M3>>());
   LMD_CHECK(found, "no kernel for integers of ", format.bits, " bits in groups of ", format.group);
 }
 template <typename Body>
@@ -85,6 +85,8 @@ __device__ ScaleAnd decode_scale(const void* at) {
   } else if constexpr (W::kScale == GroupScale::kScaleMin) {
     const float2 both = __half22float2(*static_cast<const __half2*>(at));
     return {both.x, both.y};
+  } else if constexpr (W::kScale == GroupScale::kE4M3) {
+    return {*static_cast<const float*>(at), 0};
   } else {
     const uint32_t word = *static_cast<const uint32_t*>(at);
     return {__uint_as_float(word & ~kZeroBits), static_cast<float>(word & kZeroBits)};
@@ -98,7 +100,14 @@ __device__ uint32_t zero_of(const void* at) {
   return W::kScale == GroupScale::kScale ? W::kMiddle : 0;
 }
 
-/// Eight integers of a group: w = scale * q + other where the kind has mins, else scale * (q - other).
+/// The value of a code of e4m3, by way of f16, whose exponents are biased by 8 more.
+__device__ inline float e4m3_value(uint32_t code) {
+  const auto bits = static_cast<unsigned short>((code & 0x80) << 8 | (code & 0x7f) << 7);
+  return (code & 0x7f) == 0x7f ? __uint_as_float(kNaN) : __half2float(__ushort_as_half(bits)) * 256;
+}
+
+/// Eight integers of a group, or codes: w = scale * q + other where the kind has mins, else scale * (q -
+/// other).
 struct Codes {
   int q[8];
   float scale, other;
@@ -120,6 +129,8 @@ __device__ void store8_integers(std::byte* weight, int64_t row, int64_t row_byte
     *reinterpret_cast<__half*>(group) = __float2half_rn(codes.scale);
   } else if constexpr (W::kScale == GroupScale::kScaleMin) {
     *reinterpret_cast<__half2*>(group) = __floats2half2_rn(codes.scale, codes.other);
+  } else if constexpr (W::kScale == GroupScale::kE4M3) {
+    *reinterpret_cast<float*>(group) = codes.scale;
   } else {
     const uint32_t scale = isnan(codes.scale) ? kNaN : __float_as_uint(codes.scale) + (kZeroBits + 1) / 2;
     *reinterpret_cast<uint32_t*>(group) =
@@ -135,8 +146,12 @@ __device__ void read8_integers(const std::byte* weight, int64_t row, int64_t row
   const auto words = *reinterpret_cast<const Pack<uint32_t, W::kWords>*>(unit + W::word_at(r, at));
   const ScaleAnd group = decode_scale<W>(unit + W::scale_at(r, at / W::kGroup));
   for (int j = 0; j < 8; ++j) {
-    const auto q =
-        static_cast<float>(words.values[j * W::kBits / 32] >> W::bits_at(j) & ((1u << W::kBits) - 1));
+    const uint32_t stored = words.values[j * W::kBits / 32] >> W::bits_at(j) & ((1u << W::kBits) - 1);
+    if constexpr (W::kScale == GroupScale::kE4M3) {
+      w[j] = group.scale * e4m3_value(stored);
+      continue;
+    }
+    const auto q = static_cast<float>(stored);
     w[j] = W::kScale == GroupScale::kScaleMin ? fmaf(group.scale, q, group.other)
                                               : group.scale * (q - group.other);
   }

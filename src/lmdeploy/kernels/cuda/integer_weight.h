@@ -1,5 +1,5 @@
 // How a device with tensor cores keeps quantised weights of 4 and 8 bits: in the order in which a warp
-// multiplies them.
+// multiplies them. Codes of 8-bit floats are kept as integers are.
 //
 // Tiles of 16 rows, one after the other; a tile is cut into units of columns. A unit holds its integers, 16
 // bytes for each lane at a time, and after them what they stand for, for each row and group of columns. Rows
@@ -18,6 +18,7 @@ enum class GroupScale : uint8_t {
   kScaleMin,   // scale * q + min: two f16
   kScaleZero,  // scale * (q - zero): f32 without its last 9 bits, in whose place the zero (0 to 511) is.
                // Scales of f16 and bf16 are kept exactly, others to 2^-15.
+  kE4M3,       // scale * value of q, a code of an 8-bit float: f32, NaN where a code of the group is NaN
 };
 constexpr int bytes_of(GroupScale scale) { return scale == GroupScale::kScale ? 2 : 4; }
 
@@ -53,6 +54,8 @@ constexpr IntegerFormat integer_format(DType dtype) {
       return {8, 32, GroupScale::kScaleZero};
     case DType::kI8G64:
       return {8, 64, GroupScale::kScaleZero};
+    case DType::kF8G64:
+      return {8, 64, GroupScale::kE4M3};
     default:
       return {};
   }

@@ -135,6 +135,7 @@ void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format
 
 void CudaKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                             std::optional<ConstTensorView> bias) const {
+  x = in_column_order(x, weight);
   for (const WeightPart& part : cuda_weight("linear", weight).parts()) {
     const TensorView part_out = out.slice_cols(part.first_row, part.rows);
     const float* part_bias = bias ? bias->row<float>(0) + part.first_row : nullptr;
@@ -152,7 +153,8 @@ void CudaKernels::do_linear_glu(TensorView out, TensorView up, ConstTensorView x
                                 std::optional<ConstTensorView> bias, Activation activation) const {
   const std::vector<WeightPart>& parts = cuda_weight("linear_glu", weight).parts();
   if (parts.size() == 1 && out.dtype() == x.dtype() &&
-      multiply_few(out, x, parts.front(), bias ? bias->row<float>(0) : nullptr, activation))
+      multiply_few(out, in_column_order(x, weight), parts.front(), bias ? bias->row<float>(0) : nullptr,
+                   activation))
     return;
   Kernels::do_linear_glu(out, up, x, weight, bias, activation);
 }
@@ -232,6 +234,7 @@ bool CudaKernels::multiply_by_blas(TensorView out, ConstTensorView x, const Weig
 void CudaKernels::do_expert_linear(TensorView out, ConstTensorView x,
                                    std::span<const PackedWeight* const> experts, ConstTensorView expert_start,
                                    std::optional<ConstTensorView> bias) const {
+  x = in_column_order(x, experts, expert_start);
   for (size_t first = 0; first < experts.size(); first += kMostExperts) {
     const auto run = experts.subspan(first, std::min<size_t>(kMostExperts, experts.size() - first));
     struct Call {

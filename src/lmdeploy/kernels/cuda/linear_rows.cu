@@ -1,4 +1,4 @@
-// linear and expert_linear for few tokens with the kinds of GGUF files that have no format of
+// linear and expert_linear for few tokens with the quantised kinds that have no format of
 // integer_weight.h: a warp for each row, which reads it once.
 #include "lmdeploy/kernels/cuda/linear_tiles.h"
 #include "lmdeploy/kernels/cuda/quant.cuh"
@@ -60,6 +60,8 @@ bool run_rows(const TileArgs& args, DType weight_dtype, cudaStream_t stream) {
       return run(Type<Quant<DType::kQ5_K>>());
     case DType::kQ6_K:
       return run(Type<Quant<DType::kQ6_K>>());
+    case DType::kF8G64:
+      return run(Type<Quant<DType::kF8G64>>());
     default:
       return false;
   }

@@ -25,9 +25,12 @@ __global__ void arrange_kernel(std::byte* weight, int64_t row_bytes, int64_t fir
                                int64_t file_row_bytes, int64_t count, int64_t cols) {
   const int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 8;
   if (k >= cols) return;
-  for (int64_t i = blockIdx.y; i < count; i += gridDim.y)
-    store8_integers<W>(weight, first + i, row_bytes, k,
-                       codes_of(rows + i * file_row_bytes, k, Quant<kKind>()), kLowest<kKind>);
+  for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
+    Codes codes = codes_of(rows + i * file_row_bytes, k, Quant<kKind>());
+    if constexpr (kKind == DType::kF8G64)
+      if (has_nan(rows + i * file_row_bytes, k)) codes.scale = __uint_as_float(kNaN);
+    store8_integers<W>(weight, first + i, row_bytes, k, codes, kLowest<kKind>);
+  }
 }
 
 void arrange(const WeightPart& part, int64_t first, const std::byte* rows, ConstTensorView source,
@@ -124,6 +127,13 @@ void CudaWeight::plan(std::span<const ConstTensorView> parts, DType float_dtype,
   }
 }
 
+void CudaWeight::upload_order() {
+  if (column_order().empty()) return;
+  order_ = Buffer(column_order().size_bytes(), device_allocator());
+  check(cudaMemcpy(order_.data(), column_order().data(), order_.size(), cudaMemcpyHostToDevice),
+        "copy a column order to the device");
+}
+
 const WeightPart& CudaWeight::part_of(int64_t row) const {
   return *std::find_if(parts_.begin(), parts_.end(),
                        [&](const WeightPart& p) { return row < p.first_row + p.rows; });
@@ -137,14 +147,16 @@ const CudaWeight& cuda_weight(const char* op, const PackedWeight& weight) {
   return *own;
 }
 
-std::unique_ptr<PackedWeight> CudaKernels::pack_weight(std::span<const ConstTensorView> parts) const {
-  const int64_t rows = checks::weight_parts(parts);
+std::unique_ptr<PackedWeight> CudaKernels::do_pack_weight(std::span<const ConstTensorView> parts,
+                                                          int64_t rows,
+                                                          std::span<const int32_t> column_order) const {
   for (const ConstTensorView& part : parts)
     if (part.dtype() == DType::kF64)
       throw Error(ErrorCode::kUnsupported,
                   "the CUDA back end has no kernels for f64 weights; convert them to f32");
-  auto weight = std::make_unique<CudaWeight>(rows, parts[0].dim(1));
+  auto weight = std::make_unique<CudaWeight>(rows, parts[0].dim(1), column_order);
   weight->plan(parts, dtype_, device_.major >= 8 && dtype_ != DType::kF32);
+  weight->upload_order();
   // What fills tiles of integers up counts as 0.
   check(cudaMemsetAsync(weight->memory().data(), 0, weight->memory().size(), stream_), "clear a weight");
   int64_t first_row = 0;

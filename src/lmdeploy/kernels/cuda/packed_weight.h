@@ -21,20 +21,26 @@ struct WeightPart {
 
 class CudaWeight final : public PackedWeight {
  public:
-  CudaWeight(int64_t rows, int64_t cols) : PackedWeight(rows, cols) {}
-  size_t bytes() const override { return buffer_.size(); }
+  CudaWeight(int64_t rows, int64_t cols, std::span<const int32_t> column_order)
+      : PackedWeight(rows, cols, column_order) {}
+  size_t bytes() const override { return buffer_.size() + order_.size(); }
   /// Neighbours differ in dtype.
   const std::vector<WeightPart>& parts() const { return parts_; }
 
   /// Memory for parts of these kinds. `as_integers`: those that have such a format.
   void plan(std::span<const ConstTensorView> parts, DType float_dtype, bool as_integers);
+  /// Fills device_order().
+  void upload_order();
   std::span<std::byte> memory() const { return {buffer_.data(), buffer_.size()}; }
+  /// column_order() on the device; null where it is empty.
+  const int32_t* device_order() const { return reinterpret_cast<const int32_t*>(order_.data()); }
   /// Which part has that row of the whole weight.
   const WeightPart& part_of(int64_t row) const;
 
  private:
   std::vector<WeightPart> parts_;
   Buffer buffer_;
+  Buffer order_;
 };
 
 const CudaWeight& cuda_weight(const char* op, const PackedWeight& weight);

@@ -38,6 +38,8 @@ void with_quant(DType dtype, const Body& body) {
       return body(Type<Quant<DType::kU5G32>>());
     case DType::kI8G64:
       return body(Type<Quant<DType::kI8G64>>());
+    case DType::kF8G64:
+      return body(Type<Quant<DType::kF8G64>>());
     default:
       break;
   }
@@ -193,11 +195,31 @@ __device__ Codes codes_integer_group(const std::byte* row, int64_t k) {
   return codes;
 }
 
+// {f32 scale, codes of e4m3}: blocks are multiples of 4 bytes.
+__device__ inline Codes codes_e4m3(const std::byte* row, int64_t k) {
+  const std::byte* block = row + k / 64 * 68;
+  const auto* words = reinterpret_cast<const uint32_t*>(block + 4 + k % 64);
+  Codes codes;
+  codes.scale = *reinterpret_cast<const float*>(block);
+  codes.other = 0;
+  for (int j = 0; j < 8; ++j) codes.q[j] = static_cast<int>(words[j / 4] >> 8 * (j % 4) & 255);
+  return codes;
+}
+/// Whether one of the 64 codes of column k's group is NaN.
+__device__ inline bool has_nan(const std::byte* row, int64_t k) {
+  const auto* words = reinterpret_cast<const uint32_t*>(row + k / 64 * 68 + 4);
+  uint32_t nan = 0;
+  for (int i = 0; i < 16; ++i) nan |= __vcmpeq4(words[i] & 0x7f7f7f7f, 0x7f7f7f7f);
+  return nan != 0;
+}
+
 /// Of row[k .. k + 8); k is a multiple of 8.
 template <DType kKind>
 __device__ Codes codes_of(const std::byte* row, int64_t k, Quant<kKind>) {
   if constexpr (kInGroups<kKind>)
     return codes_integer_group<kKind>(row, k);
+  else if constexpr (kKind == DType::kF8G64)
+    return codes_e4m3(row, k);
   else
     return codes_ggml<kKind>(row, k);
 }
@@ -207,6 +229,10 @@ template <DType kKind>
 __device__ void read8(const std::byte* row, int64_t k, float* w, Quant<kKind> kind) {
   const Codes codes = codes_of(row, k, kind);
   for (int j = 0; j < 8; ++j) {
+    if constexpr (kKind == DType::kF8G64) {
+      w[j] = codes.scale * e4m3_value(static_cast<uint32_t>(codes.q[j]));
+      continue;
+    }
     const auto q = static_cast<float>(codes.q[j]);
     w[j] = kHasMin<kKind> ? fmaf(codes.scale, q, codes.other) : codes.scale * (q - codes.other);
   }

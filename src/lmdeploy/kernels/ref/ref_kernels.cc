@@ -8,8 +8,9 @@
 
 namespace lmdeploy {
 
-RefWeight::RefWeight(std::span<const ConstTensorView> parts, int64_t rows)
-    : PackedWeight(rows, parts[0].dim(1)) {
+RefWeight::RefWeight(std::span<const ConstTensorView> parts, int64_t rows,
+                     std::span<const int32_t> column_order)
+    : PackedWeight(rows, parts[0].dim(1), column_order) {
   for (const ConstTensorView& part : parts) {
     Tensor copy(part.dtype(), part.shape());
     const auto bytes = static_cast<size_t>(row_bytes(part.dtype(), part.cols()));
@@ -28,18 +29,21 @@ void RefWeight::read_row(int64_t row, double* dst) const {
   size_t p = 0;
   while (row >= parts_[p].dim(0)) row -= parts_[p++].dim(0);
   const ConstTensorView part = parts_[p];
+  const auto column = [&](int64_t k) {
+    return column_order().empty() ? k : column_order()[static_cast<size_t>(k)];
+  };
   if (part.dtype() == DType::kF64) {
-    for (int64_t k = 0; k < cols(); ++k) dst[k] = part.at(row, k);
+    for (int64_t k = 0; k < cols(); ++k) dst[column(k)] = part.at(row, k);
     return;
   }
   std::vector<float> values(static_cast<size_t>(cols()));
   dequantize(part.dtype(), part.row_data(row), values.data(), cols());
-  for (int64_t k = 0; k < cols(); ++k) dst[k] = values[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < cols(); ++k) dst[column(k)] = values[static_cast<size_t>(k)];
 }
 
-std::unique_ptr<PackedWeight> RefKernels::pack_weight(std::span<const ConstTensorView> parts) const {
-  const int64_t rows = checks::weight_parts(parts);
-  return std::make_unique<RefWeight>(parts, rows);
+std::unique_ptr<PackedWeight> RefKernels::do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
+                                                         std::span<const int32_t> column_order) const {
+  return std::make_unique<RefWeight>(parts, rows, column_order);
 }
 
 void RefKernels::for_rows(int64_t rows, FunctionRef<void(int64_t)> body) const {

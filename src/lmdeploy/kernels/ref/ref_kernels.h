@@ -14,9 +14,9 @@ namespace lmdeploy {
 /// The parts as they came, byte for byte.
 class RefWeight final : public PackedWeight {
  public:
-  RefWeight(std::span<const ConstTensorView> parts, int64_t rows);
+  RefWeight(std::span<const ConstTensorView> parts, int64_t rows, std::span<const int32_t> column_order);
   size_t bytes() const override;
-  /// The f64 values of a row.
+  /// The f64 values of a row, in x's order of columns.
   void read_row(int64_t row, double* dst) const;
 
  private:
@@ -36,9 +36,10 @@ class RefKernels : public Kernels {
     return is_float(dtype) || dtype == DType::kU8 || dtype == DType::kU4;
   }
   ThreadPool& threads() const override { return *threads_; }
-  std::unique_ptr<PackedWeight> pack_weight(std::span<const ConstTensorView> parts) const override;
 
  private:
+  std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
+                                               std::span<const int32_t> column_order) const override;
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
   void do_linear(TensorView out, ConstTensorView x, const PackedWeight& weight,
                  std::optional<ConstTensorView> bias) const override;

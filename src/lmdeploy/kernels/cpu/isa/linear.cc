@@ -194,6 +194,8 @@ void linear(const LinearRange& range) {
       return linear_range<FloatProduct<U5G32Panel>>(range);
     case Kind::kI8G64:
       return linear_range<FloatProduct<I8G64Panel>>(range);
+    case Kind::kF8G64:
+      return linear_range<FloatProduct<F8Panel>>(range);
   }
 }
 

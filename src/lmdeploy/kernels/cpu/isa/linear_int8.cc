@@ -210,7 +210,7 @@ void linear_int8(const LinearRange& range) {
     case Kind::kI8G64:
       return linear_range<Int8Product<I8G64Panel>>(range);
     default:
-      break;  // float kinds are never asked for
+      break;  // kinds of floats are never asked for
   }
 }
 

@@ -107,6 +107,32 @@ struct BytePanel : QuantPanel<kUnit, 0, false> {
   }
 };
 
+/// 8-bit floats: a word is a pair of columns. Columns arrive times 2^-8 (exact: e4m3's least is 2^-9), which
+/// the scale makes up for, so that products of x above 2^-109 are as exact as in any f32.
+struct F8Panel : QuantPanel<kF8G64Unit, 0, false> {
+  static constexpr int kWord = 2;
+  static constexpr bool kShifted = false;
+  static constexpr bool kSlowDecode = false;
+
+  struct Word {
+    VecU16 v[kVecs];
+  };
+  static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
+    const std::byte* at = unit(panel, group) + word * 2 * kPanelRows;
+    Word w;
+    for (int i = 0; i < kVecs; ++i) w.v[i] = load_as<VecU16>(at + i * 2 * kLanes);
+    return w;
+  }
+  static LMD_INLINE Row16 column(const Word& word, int j) {
+    Row16 r;
+    for (int i = 0; i < kVecs; ++i) r.v[i] = e4m3_to_f32(j == 0 ? word.v[i] : word.v[i] << 8);
+    return r;
+  }
+  static LMD_INLINE Row16 scale(const std::byte* panel, int64_t group) {
+    return load16(reinterpret_cast<const float*>(unit(panel, group) + kF8G64Unit.scale)) * 0x1p8f;
+  }
+};
+
 /// Kinds of 4 low bits and perhaps high bits: a word is 8 columns.
 template <const UnitLayout& kUnit, int kBias = 0, bool kBiasInMin = false>
 struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {

@@ -29,6 +29,7 @@ typedef float VecF __attribute__((vector_size(4 * kLanes)));
 typedef int32_t VecI __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t VecU __attribute__((vector_size(4 * kLanes)));
 typedef uint16_t VecU16 __attribute__((vector_size(2 * kLanes)));
+typedef int16_t VecI16 __attribute__((vector_size(2 * kLanes)));
 typedef uint8_t VecU8 __attribute__((vector_size(kLanes)));
 typedef int8_t VecI8 __attribute__((vector_size(kLanes)));
 
@@ -157,6 +158,11 @@ LMD_INLINE VecF f16_to_f32(VecU16 v) {
   bits |= bit_cast_to<VecU>((h & 0x7c00u) == 0x7c00u) & 0x7f800000u;
   return bit_cast_to<VecF>(bits | sign);
 #endif
+}
+
+/// The upper bytes, codes of e4m3, times 2^-8: exponents of f16 are biased by 8 more. NaN is not known.
+LMD_INLINE VecF e4m3_to_f32(VecU16 v) {
+  return f16_to_f32(bit_cast_to<VecU16>(bit_cast_to<VecI16>(v) >> 1) & static_cast<uint16_t>(0xbf80));
 }
 
 LMD_INLINE VecU16 f32_to_bf16(VecF v) {

@@ -18,7 +18,9 @@ __device__ uint32_t subtract(uint32_t a, uint32_t b) {
 
 /// Zero, but the compiler does not know it. A constant with it added stays in a register, where the other one
 /// of an instruction that takes two would be loaded each time.
-__device__ inline uint32_t hidden_zero(const AttentionArgs& a) { return static_cast<uint32_t>(a.num_seqs) >> 31; }
+__device__ inline uint32_t hidden_zero(const AttentionArgs& a) {
+  return static_cast<uint32_t>(a.num_seqs) >> 31;
+}
 
 /// Bytes `first` and `second` of a word as two numbers. `zero`: 0, perhaps a hidden one.
 template <typename T>
@@ -109,10 +111,7 @@ struct Codes {
   static constexpr int kValueParams = kParams + kTileKeys * kKeyParts * KvLayout::kParamBytes;
   static constexpr int kTileBytes = kValueParams + kTileKeys * KvLayout::kParamBytes;
   static constexpr bool kPairs = false;
-#ifndef SPAN_BLOCKS
-#define SPAN_BLOCKS 12
-#endif
-  static constexpr int kSpanBlocks = SPAN_BLOCKS;  // of the spans kernel, on a multiprocessor
+  static constexpr int kSpanBlocks = 12;            // of the spans kernel, on a multiprocessor
   static constexpr int kOfChunk = 128 / kBits / 8;  // columns of 8 values that a chunk has
   template <int kCols>
   using Sums = CodeSums<kCols>;
@@ -323,8 +322,7 @@ struct Codes {
       for (int i = 0; i < 4; ++i) {
         float both[kKeyParts];
         for (int part = 0; part < kKeyParts; ++part) both[part] = products[part][i];
-        scores[n][i] =
-            whole_product(both, params.values + i % 2 * kKeyParts, q.sums[i / 2], q.unit[i / 2]);
+        scores[n][i] = whole_product(both, params.values + i % 2 * kKeyParts, q.sums[i / 2], q.unit[i / 2]);
       }
     }
   }
@@ -437,17 +435,16 @@ struct Codes {
       for (int i = 0; i < 2; ++i) {
         const int from = (lane() % 4 * 2 + i) * 4;
         unit[i] = __shfl_sync(~0u, q.unit[0], from);
-        for (int part = 0; part < kKeyParts; ++part)
-          sums[i][part] = __shfl_sync(~0u, q.sums[0][part], from);
+        for (int part = 0; part < kKeyParts; ++part) sums[i][part] = __shfl_sync(~0u, q.sums[0][part], from);
       }
     }
   };
 
-  /// Products of 16 keys, from `first_key` of the tile on, with the rows: of keys l/4 (scores[0], scores[1]) and
-  /// l/4 + 8 with rows l%4*2 + {0, 1}.
+  /// Products of 16 keys, from `first_key` of the tile on, with the rows: of keys l/4 (scores[0], scores[1])
+  /// and l/4 + 8 with rows l%4*2 + {0, 1}.
   __device__ static void multiply_keys_by_few(float (&scores)[4], const QueryRows<1>& q,
-                                              const ProductUnits& units, const std::byte* tile,
-                                              int first_key, uint32_t zero) {
+                                              const ProductUnits& units, const std::byte* tile, int first_key,
+                                              uint32_t zero) {
     const int key = first_key + lane() / 4, other = key + 8;
     float products[kKeyParts][4] = {};
     if constexpr (kBits == 8) {
@@ -469,13 +466,14 @@ struct Codes {
       constexpr int kWords = kDim / 32;
       const auto words = [&](int row) {
         return *reinterpret_cast<const Pack<uint32_t, kWords>*>(tile + row * kRowBytes +
-                                                               lane() % 4 * kWords * 4);
+                                                                lane() % 4 * kWords * 4);
       };
       const auto a = words(key), b = words(other);
       const auto multiply = [&]<bool kHigh>(std::bool_constant<kHigh>, int s) {
-        const uint32_t codes[4] = {
-            nibbles_of<__half, kHigh>(a.values[s], zero), nibbles_of<__half, kHigh>(b.values[s], zero),
-            nibbles_of<__half, kHigh>(a.values[s] >> 8, zero), nibbles_of<__half, kHigh>(b.values[s] >> 8, zero)};
+        const uint32_t codes[4] = {nibbles_of<__half, kHigh>(a.values[s], zero),
+                                   nibbles_of<__half, kHigh>(b.values[s], zero),
+                                   nibbles_of<__half, kHigh>(a.values[s] >> 8, zero),
+                                   nibbles_of<__half, kHigh>(b.values[s] >> 8, zero)};
         constexpr int kFirst = kHigh ? kWords : 0;
         mma<__half>(products[kHigh], codes, q.parts[kFirst + s][0], q.parts[kFirst + s][1]);
         mma<__half>(products[kHigh], codes, q.low[kFirst + s][0], q.low[kFirst + s][1]);
@@ -499,9 +497,9 @@ struct Codes {
     }
   }
 
-  /// values[m] += the tile's values of 16 keys, from 16 * k on, * their weights for the rows, [i] being of keys
-  /// 8 * i on as mma() takes its second factor. values[m] has columns column_at(2 * m + {0, 1}, l/4) of rows
-  /// l%4*2 + {0, 1}.
+  /// values[m] += the tile's values of 16 keys, from 16 * k on, * their weights for the rows, [i] being of
+  /// keys 8 * i on as mma() takes its second factor. values[m] has columns column_at(2 * m + {0, 1}, l/4) of
+  /// rows l%4*2 + {0, 1}.
   __device__ static void multiply_values_by_few(float (&values)[kDim / 16][4], const uint32_t (&high)[2],
                                                 const uint32_t (&low)[2], const std::byte* tile, int k,
                                                 uint32_t zero) {
@@ -513,10 +511,10 @@ struct Codes {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const auto multiply = [&]<bool kHigh>(std::bool_constant<kHigh>) {
-          const uint32_t codes[4] = {
-              value_codes<kHigh>(words[2 * c], false, zero), value_codes<kHigh>(words[2 * c], true, zero),
-              value_codes<kHigh>(words[2 * c + 1], false, zero),
-              value_codes<kHigh>(words[2 * c + 1], true, zero)};
+          const uint32_t codes[4] = {value_codes<kHigh>(words[2 * c], false, zero),
+                                     value_codes<kHigh>(words[2 * c], true, zero),
+                                     value_codes<kHigh>(words[2 * c + 1], false, zero),
+                                     value_codes<kHigh>(words[2 * c + 1], true, zero)};
           float(&sum)[4] = values[(chunk + c) * (kOfChunk / 2) + kHigh];
           mma<T>(sum, codes, high[0], high[1]);
           mma<T>(sum, codes, low[0], low[1]);

@@ -20,8 +20,7 @@ struct NarrowMemory {
   using Ring = TileRing<Format, kNarrowThreads>;
   T high[kWarpRows * kWeightStride], low[kWarpRows * kWeightStride];
   float max[kNarrowWarps][kWarpRows];
-  static constexpr int kBytes =
-      (2 * kWarpRows * kWeightStride * 2 + kNarrowWarps * kWarpRows * 4) / 16 * 16;
+  static constexpr int kBytes = (2 * kWarpRows * kWeightStride * 2 + kNarrowWarps * kWarpRows * 4) / 16 * 16;
   static constexpr int kAllBytes = kBytes + Ring::kBytes;
 };
 
@@ -73,8 +72,8 @@ __device__ void attend_shared_tile(const AttentionArgs& a, const LaneRows& rows,
 }
 
 template <typename Format, int kCols>
-__device__ void store_partial(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows, int kv_head,
-                              int span, const Sums<kCols>& sums) {
+__device__ void store_partial(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows,
+                              int kv_head, int span, const Sums<kCols>& sums) {
   const int warp = thread() / 32;
   for (int i = 0; i < 2; ++i) {
     if (!rows.exists[i]) continue;
@@ -156,7 +155,8 @@ bool run_few_rows(AttentionArgs args, int64_t tokens, int most_rows, const Devic
   allow_shared_memory<narrow_attention_kernel<Format>>(kBytes);
   const int64_t slots =
       device.num_sms * blocks_at_once<narrow_attention_kernel<Format>>(kNarrowThreads, kBytes);
-  const int64_t per_block = items > kArrivals ? args.num_spans : choose_spans(args.num_spans, items, slots);
+  const int64_t per_block =
+      items > kArrivals ? args.num_spans : choose_spans(args.num_spans, items, slots, /*least_waves=*/3);
   const int64_t splits = ceil_div(args.num_spans, per_block);
   if (splits > 1) take_partials(args, tokens, scratch);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(args.num_kv_heads),

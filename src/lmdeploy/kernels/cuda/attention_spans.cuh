@@ -21,7 +21,13 @@ class TileMemory {
  public:
   __device__ TileMemory(const AttentionArgs& a, const AttentionTile& tile, const Keys& keys, int kv_head,
                         std::byte* memory, int first_tile, int end_tile)
-      : a_(a), tile_(tile), keys_(keys), kv_head_(kv_head), end_(end_tile), next_(first_tile), memory_(memory) {
+      : a_(a),
+        tile_(tile),
+        keys_(keys),
+        kv_head_(kv_head),
+        end_(end_tile),
+        next_(first_tile),
+        memory_(memory) {
     find_places();
     wait_for_previous_kernel();  // the block table has been there before
     start<true>();
@@ -70,14 +76,14 @@ class TileMemory {
   const AttentionTile& tile_;
   const Keys& keys_;
   const int kv_head_, end_;
-  int next_;               // tile whose copy starts next, its values last
-  bool together_ = false;  // its keys follow each other in one block
+  int next_;                                              // tile whose copy starts next, its values last
+  bool together_ = false;                                 // its keys follow each other in one block
   int64_t places_[2] = {Keys::kOutside, Keys::kOutside};  // of its keys lane() and lane() + 32
   std::byte* memory_;
 };
 
-/// Weighted values of spans, for rows l%4*2 + {0, 1}: see Format::multiply_values_by_few. Weights and mins are
-/// of keys l/4 and l/4 + 8 of each 16, until finish_span().
+/// Weighted values of spans, for rows l%4*2 + {0, 1}: see Format::multiply_values_by_few. Weights and mins
+/// are of keys l/4 and l/4 + 8 of each 16, until finish_span().
 template <int kDim>
 struct FewSums {
   float values[kDim / 16][4];
@@ -117,12 +123,12 @@ struct FewSums {
 using FewScores = float[kTileKeys / 16][4];  // [g][j]: of key 16 * g + l/4 + j / 2 * 8 and row l%4*2 + j % 2
 
 /// With soft cap or ALiBi: rare, and long.
-static __device__ __noinline__ void finish_long_scores(const AttentionArgs& a, const LaneRows& rows, int lane_key,
-                                                       FewScores& scores) {
+static __device__ __noinline__ void finish_long_scores(const AttentionArgs& a, const LaneRows& rows,
+                                                       int lane_key, FewScores& scores) {
   for (int g = 0; g < kTileKeys / 16; ++g)
     for (int j = 0; j < 4; ++j)
-      scores[g][j] = long_score(a, scores[g][j], rows.slope[j % 2], lane_key + g * 16 + j / 2 * 8,
-                                rows.position[j % 2]);
+      scores[g][j] =
+          long_score(a, scores[g][j], rows.slope[j % 2], lane_key + g * 16 + j / 2 * 8, rows.position[j % 2]);
 }
 
 /// Products with the keys of a tile become scores, as finish_scores() makes them.
@@ -165,8 +171,8 @@ __device__ inline void find_few_max(const FewScores& scores, float (&max)[2]) {
 
 /// Weights of 16 keys whose scores are `scores`, as the second factor of the product with their values.
 template <typename Format>
-__device__ void weigh_few(const float (&scores)[4], const float (&reference)[2], const std::byte* tile, int key,
-                          FewSums<Format::kDim>& sums, uint32_t (&high)[2], uint32_t (&low)[2]) {
+__device__ void weigh_few(const float (&scores)[4], const float (&reference)[2], const std::byte* tile,
+                          int key, FewSums<Format::kDim>& sums, uint32_t (&high)[2], uint32_t (&low)[2]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float2 params = Format::value_params(tile, key + half * 8 + lane() / 4);
@@ -191,10 +197,7 @@ __device__ void attend_few(const AttentionArgs& a, const LaneRows& rows,
                            const typename Format::template QueryRows<1>& q,
                            const typename Format::ProductUnits& units, TileMemory<Format>& memory,
                            int first_key, FewSums<Format::kDim>& sums) {
-#ifndef SPAN_UNROLL
-#define SPAN_UNROLL 2
-#endif
-  constexpr int kGroups = kTileKeys / 16, kAtOnce = SPAN_UNROLL;
+  constexpr int kGroups = kTileKeys / 16, kAtOnce = 2;
   const uint32_t zero = hidden_zero(a);
   const std::byte* tile = memory.take_keys();
   float scores[kGroups][4] = {};
@@ -249,8 +252,8 @@ __device__ void store_few_partials(const AttentionArgs& a, const AttentionTile& 
   });
   for (int i = 0; i < 2; ++i)
     if (rows.exists[i] && lane() / 4 == 0)
-      *reinterpret_cast<float2*>(partial_row(a, tile, kv_head, span, rows.row[i]) + a.head_dim) = {sums.max[i],
-                                                                                         sums.weights[i]};
+      *reinterpret_cast<float2*>(partial_row(a, tile, kv_head, span, rows.row[i]) + a.head_dim) = {
+          sums.max[i], sums.weights[i]};
 }
 
 template <typename Format>
@@ -312,7 +315,8 @@ bool run_few_rows(AttentionArgs args, int64_t tokens, int most_rows, const Devic
   allow_shared_memory<span_attention_kernel<Format>>(kBytes);
   const int64_t slots = device.num_sms * blocks_at_once<span_attention_kernel<Format>>(32, kBytes);
   const int64_t real_items = std::min<int64_t>(tiles, tokens) * args.num_kv_heads;
-  const int64_t per_block = items > kArrivals ? args.num_spans : choose_spans(args.num_spans, real_items, slots);
+  const int64_t per_block =
+      items > kArrivals ? args.num_spans : choose_spans(args.num_spans, real_items, slots, /*least_waves=*/2);
   const int64_t splits = ceil_div(args.num_spans, per_block);
   if (args.num_spans > 1) take_partials(args, tokens, scratch);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(args.num_kv_heads),

@@ -61,9 +61,6 @@ void allow_shared_memory(int bytes) {
   static const bool allowed = [&] {
     check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
           "give attention its shared memory");
-#ifdef SPAN_CARVE
-    check(cudaFuncSetAttribute(kKernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100), "carve");
-#endif
     return true;
   }();
   static_cast<void>(allowed);
@@ -82,13 +79,13 @@ int blocks_at_once(int threads, int shared_bytes) {
   return blocks;
 }
 
-/// Spans of a block: so few that the device, which runs `slots` blocks at once, is full and stays so to the
-/// end.
-inline int64_t choose_spans(int64_t spans, int64_t items, int64_t slots) {
+/// Spans of a block: so few that the device, which runs `slots` blocks at once, is full `least_waves` times
+/// and stays so to the end.
+inline int64_t choose_spans(int64_t spans, int64_t items, int64_t slots, int64_t least_waves) {
   constexpr int64_t kMostSpansOfBlock = 16;
   for (int64_t each = std::min(spans, kMostSpansOfBlock); each > 1; --each) {
     const int64_t blocks = items * ceil_div(spans, each), waves = ceil_div(blocks, slots);
-    if (blocks >= 3 * slots && 20 * blocks > 17 * waves * slots) return each;
+    if (blocks >= least_waves * slots && 20 * blocks > 17 * waves * slots) return each;
   }
   return 1;
 }

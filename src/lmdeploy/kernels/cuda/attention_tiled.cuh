@@ -1,7 +1,7 @@
 // Attention on tensor cores (the tiling of Dao 2023, FlashAttention-2), 64 keys a tile: prompts, with a warp
-// for each 16 rows of up to 128. Few rows are attention_narrow.cuh's (plain elements) or attention_spans.cuh's
-// (codes): a .cu file includes the one that its Format takes. Either takes any rows and does the same
-// arithmetic in the same order, so that their bits are equal.
+// for each 16 rows of up to 128. Few rows are attention_narrow.cuh's (plain elements) or
+// attention_spans.cuh's (codes): a .cu file includes the one that its Format takes. Either takes any rows and
+// does the same arithmetic in the same order, so that their bits are equal.
 //
 // A Format (attention_elements.cuh, attention_codes.cuh) says how the cache is read and multiplied.
 #pragma once
@@ -165,8 +165,7 @@ bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
            WideRing<Format>::kBytes <= device.shared_bytes;
   }
   const int most_few = wide ? 2 * kWarpRows - 1 : INT32_MAX;
-  if ((!wide || args.num_seqs > 1) &&
-      !run_few_rows<Format>(args, tokens, most_few, device, scratch, stream))
+  if ((!wide || args.num_seqs > 1) && !run_few_rows<Format>(args, tokens, most_few, device, scratch, stream))
     return false;
   if constexpr (Format::kDim <= 128)
     if (wide) run_wide<Format>(args, tokens, most_few + 1, stream);

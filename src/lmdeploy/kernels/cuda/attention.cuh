@@ -35,10 +35,11 @@ struct AttentionArgs {
   int window;                   // 0: all keys
   const float *sinks, *slopes;  // may be null
   bool alibi_in_bf16;
-  CodePlace codes;    // of a cache in codes, in place of the offsets above
-  int num_spans;      // of the longest sequence that the block table has room for
-  float* partials;    // of split work: a span's values, max and sum for each row
-  int32_t* arrivals;  // of split work on tensor cores: blocks of each tile that are done, 0 between calls
+  CodePlace codes;       // of a cache in codes, in place of the offsets above
+  int num_spans;         // of the longest sequence that the block table has room for
+  float* partials;       // of split work: a span's values, max and sum for each row
+  int64_t partial_rows;  // on tensor cores: rows of all sequences
+  int32_t* arrivals;     // of split work on tensor cores: blocks of each tile that are done, 0 between calls
 };
 
 /// Query rows of one block of threads: rows (token, head of the group) of one sequence.

@@ -16,88 +16,84 @@ __device__ uint32_t subtract(uint32_t a, uint32_t b) {
   return *reinterpret_cast<const uint32_t*>(&result);
 }
 
-/// Bytes `first` and `second` of a word as two numbers.
+/// Zero, but the compiler does not know it. A constant with it added stays in a register, where the other one
+/// of an instruction that takes two would be loaded each time.
+__device__ inline uint32_t hidden_zero(const AttentionArgs& a) {
+  return static_cast<uint32_t>(a.num_seqs) >> 31;
+}
+
+/// Bytes `first` and `second` of a word as two numbers. `zero`: 0, perhaps a hidden one.
 template <typename T>
-__device__ uint32_t bytes_of(uint32_t word, int first, int second) {
+__device__ uint32_t bytes_of(uint32_t word, int first, int second, uint32_t zero = 0) {
+  const auto order = static_cast<unsigned>(0x4040 | second << 8 | first);
   if constexpr (std::is_same_v<T, __half>) {  // 1024 + byte, less 1024
-    const auto order = static_cast<unsigned>(0x4040 | second << 8 | first);
-    return subtract<T>(__byte_perm(word, 0x64646464, order), 0x64006400);
-  } else {  // 2^23 + byte in f32, less 2^23
-    const auto number = [&](int i) {
-      const uint32_t bits = __byte_perm(word, 0x4b000000, static_cast<unsigned>(0x7540 | i));
-      return __fsub_rn(__int_as_float(static_cast<int>(bits)), 8388608.0f);
-    };
-    return pack<T>(number(first), number(second));
+    return subtract<T>(__byte_perm(word, 0x64646464 + zero, order), 0x64006400);
+  } else {
+    // A byte b behind the bits of 128 is 128 + b, or 2b if its highest bit is in the exponent: b is the less
+    // of that minus 128 and half of it, each of them exact.
+    const uint32_t bits = __byte_perm(word, 0x43434343 + zero, order);
+    const auto& x = *reinterpret_cast<const __nv_bfloat162*>(&bits);
+    const __nv_bfloat162 b =
+        __hmin2(__hsub2(x, __nv_bfloat162(128, 128)), __hmul2(x, __nv_bfloat162(0.5f, 0.5f)));
+    return *reinterpret_cast<const uint32_t*>(&b);
   }
 }
 
-/// The four bits from `shift` on of a word's halves as two numbers.
-template <typename T>
-__device__ uint32_t nibbles_of(uint32_t word, int shift) {
-  constexpr uint32_t kBase = std::is_same_v<T, __half> ? 0x64006400 : 0x43004300;  // 1024 or 128: a step is 1
-  return subtract<T>((word >> shift & 0x000f000f) | kBase, kBase);
+/// The low (kHigh: high) four bits of bytes 0 and 2 of a word as two numbers.
+template <typename T, bool kHigh>
+__device__ uint32_t nibbles_of(uint32_t word, uint32_t zero = 0) {
+  if constexpr (!std::is_same_v<T, __half>)  // 128: a step is 1
+    return subtract<T>((word >> (kHigh ? 4 : 0) & 0x000f000f) | (0x43004300 + zero), 0x43004300);
+  else if constexpr (kHigh)  // 64: a step is 1/16
+    return subtract<T>((word & 0x00f000f0) | (0x54005400 + zero), 0x54005400);
+  else  // 1024
+    return subtract<T>((word & 0x000f000f) | (0x64006400 + zero), 0x64006400);
 }
 
-/// Sums of a span whose mins are still apart; weights and mins by groups of 16 keys of each tile, and by
-/// lanes.
-template <int kCols, int kGroups>
+/// A factor, a power of two, that brings the largest of a row's finite numbers near the end of f16's range:
+/// elements of other types can be multiplied as f16, then, and what is lost is 2^-39 of the largest one.
+struct HalfRange {
+  float factor, inverse;
+  __device__ explicit HalfRange(float most) {
+    const int exponent = max(-112, (__float_as_int(most) >> 23) - 127);
+    factor = __int_as_float((127 + 14 - exponent) << 23);
+    inverse = __int_as_float((127 - 14 + exponent) << 23);
+  }
+};
+
+/// Of the four lanes that have a row.
+__device__ inline float over_lanes(float value) {
+  value = __fadd_rn(value, __shfl_xor_sync(~0u, value, 1));
+  return __fadd_rn(value, __shfl_xor_sync(~0u, value, 2));
+}
+
+/// Sums of a span whose mins are still apart. Weights and mins are summed for each of the eight keys that
+/// follow each other by themselves: the lane's are two of them.
+template <int kCols>
 struct CodeSums : Sums<kCols> {
-  float group_weights[kGroups][2], group_mins[kGroups][2];  // of the lane's rows
+  float key_weights[2][2], key_mins[2][2];  // of the lane's rows; of an even and an odd key
 
   __device__ void clear() {
     Sums<kCols>::clear();
-    for (int g = 0; g < kGroups; ++g)
-      for (int i = 0; i < 2; ++i) group_weights[g][i] = group_mins[g][i] = 0;
+    for (int i = 0; i < 4; ++i) key_weights[i / 2][i % 2] = key_mins[i / 2][i % 2] = 0;
   }
   __device__ void raise(const float (&tile_max)[2]) {
     float factor[2];
-    if (!this->raise_max(tile_max, factor)) return;
+    if (!raise_max(this->max, tile_max, factor)) return;
     this->scale(factor);
-    for (int g = 0; g < kGroups; ++g)
-      for (int i = 0; i < 2; ++i) {
-        group_weights[g][i] = __fmul_rn(group_weights[g][i], factor[i]);
-        group_mins[g][i] = __fmul_rn(group_mins[g][i], factor[i]);
-      }
-  }
-  /// Of all lanes of a row.
-  __device__ static float over_lanes(float value) {
-    value = __fadd_rn(value, __shfl_xor_sync(~0u, value, 1));
-    return __fadd_rn(value, __shfl_xor_sync(~0u, value, 2));
+    for (int i = 0; i < 4; ++i) {
+      key_weights[i / 2][i % 2] = __fmul_rn(key_weights[i / 2][i % 2], factor[i / 2]);
+      key_mins[i / 2][i % 2] = __fmul_rn(key_mins[i / 2][i % 2], factor[i / 2]);
+    }
   }
   __device__ void finish_span() {
     for (int i = 0; i < 2; ++i) {
-      float weight = over_lanes(group_weights[0][i]), min = over_lanes(group_mins[0][i]);
-      for (int g = 1; g < kGroups; ++g) {
-        weight = __fadd_rn(weight, over_lanes(group_weights[g][i]));
-        min = __fadd_rn(min, over_lanes(group_mins[g][i]));
-      }
-      finish_row(i, weight, min);
-    }
-  }
-  /// The warps have a group each.
-  template <typename Memory>
-  __device__ void finish_shared_span(Memory& memory) {
-    for (int i = 0; i < 2; ++i) {
-      const float weight = over_lanes(group_weights[0][i]), min = over_lanes(group_mins[0][i]);
-      if (lane() % 4 != 0) continue;
-      memory.group_sums[0][thread() / 32][lane() / 4 + 8 * i] = weight;
-      memory.group_sums[1][thread() / 32][lane() / 4 + 8 * i] = min;
-    }
-    __syncthreads();
-    const auto total = [&](int which, int row) {
-      float sum = memory.group_sums[which][0][row];
-      for (int w = 1; w < kNarrowWarps; ++w) sum = __fadd_rn(sum, memory.group_sums[which][w][row]);
-      return sum;
-    };
-    for (int i = 0; i < 2; ++i) finish_row(i, total(0, lane() / 4 + 8 * i), total(1, lane() / 4 + 8 * i));
-  }
-
- private:
-  __device__ void finish_row(int i, float weight, float min) {
-    this->weights[2 * i] = weight;
+      this->weights[2 * i] = over_lanes(__fadd_rn(key_weights[i][0], key_weights[i][1]));
+      const float min = over_lanes(__fadd_rn(key_mins[i][0], key_mins[i][1]));
 #pragma unroll
-    for (int n = 0; n < kCols / 8; ++n)
-      for (int j = 2 * i; j < 2 * i + 2; ++j) this->values[n][j] = __fadd_rn(this->values[n][j], min);
+      for (int n = 0; n < kCols / 8; ++n)
+        for (int j = 2 * i; j < 2 * i + 2; ++j) this->values[n][j] = __fadd_rn(this->values[n][j], min);
+    }
   }
 };
 
@@ -115,10 +111,10 @@ struct Codes {
   static constexpr int kValueParams = kParams + kTileKeys * kKeyParts * KvLayout::kParamBytes;
   static constexpr int kTileBytes = kValueParams + kTileKeys * KvLayout::kParamBytes;
   static constexpr bool kPairs = false;
-  static constexpr int kNarrowBlocks = kBits == 8 ? 4 : 3;
+  static constexpr int kSpanBlocks = 12;            // of the spans kernel, on a multiprocessor
   static constexpr int kOfChunk = 128 / kBits / 8;  // columns of 8 values that a chunk has
-  template <int kCols, int kGroups>
-  using Sums = CodeSums<kCols, kGroups>;
+  template <int kCols>
+  using Sums = CodeSums<kCols>;
 
   /// The key's plane in the cache, and above it its row.
   static constexpr int kRowBits = 44;
@@ -126,8 +122,9 @@ struct Codes {
     return a.codes.plane(block, kv_head, true) | int64_t{row} << kRowBits;
   }
   /// Of a value: lane l gets columns of 8 whose elements are two apart, in u4 those of the low bits first.
-  __device__ static int column(int n, int j) {
-    const int first = n / kOfChunk * 16 + 2 * (lane() % 4 * 2 + j) + n % 2;
+  __device__ static int column(int n, int j) { return column_at(n, lane() % 4 * 2 + j); }
+  __device__ static int column_at(int n, int i) {
+    const int first = n / kOfChunk * 16 + 2 * i + n % 2;
     return kBits == 8 ? first : first + n % kOfChunk / 2 * (kDim / 2);
   }
 
@@ -168,16 +165,17 @@ struct Codes {
       copy_few_async<4>(stage + kValueParams + row * 4, from, wanted);
   }
 
-  /// A lane's part of 16 query rows, in the order in which it has a key's codes: turned and to twice 16 bits
-  /// in u4.
-  struct Queries {
+  /// A lane's part of query rows l/4 and, for kRows = 2, l/4 + 8, in the order in which it has a key's codes:
+  /// as f16 in units of `unit`, turned and to twice 16 bits in u4.
+  template <int kRows>
+  struct QueryRows {
     static constexpr int kSteps = kDim / 16;
-    uint32_t parts[kSteps][4], low[kBits == 4 ? kSteps : 1][4];
-    float sums[2][kKeyParts];  // of the lane's rows
+    uint32_t parts[kSteps][2 * kRows], low[kBits == 4 ? kSteps : 1][2 * kRows];
+    float sums[kRows][kKeyParts], unit[kRows];
 
-    __device__ Queries(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows) {
+    __device__ QueryRows(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kRows; ++i) {
         const std::byte* row = query_row(a, tile, rows, i);
         if constexpr (kBits == 8)
           read(row, i);
@@ -185,20 +183,34 @@ struct Codes {
           read_turned(row, i);
       }
     }
+    template <int kCount>
+    __device__ HalfRange range_of(const float (&x)[kCount]) const {
+      float most = 0;
+#pragma unroll
+      for (int j = 0; j < kCount; ++j)
+        if (fabsf(x[j]) < INFINITY) most = fmaxf(most, fabsf(x[j]));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+      return HalfRange(fmaxf(most, __shfl_xor_sync(~0u, most, 2)));
+    }
     // Step s of a group of 64: elements 4s..4s+3 of the lane's 16.
     __device__ void read(const std::byte* row, int i) {
+      float x[kDim / 4];
+#pragma unroll
+      for (int n = 0; n < kDim / 4; n += 2) {
+        const int d = n / 16 * 64 + lane() % 4 * 16 + n % 16;
+        const float2 pair = unpack<T>(row != nullptr ? *reinterpret_cast<const uint32_t*>(row + d * 2) : 0);
+        x[n] = pair.x, x[n + 1] = pair.y;
+      }
+      const HalfRange range = range_of(x);
       float sum = 0;
 #pragma unroll
-      for (int k = 0; k < kSteps; ++k)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int d = k / 4 * 64 + lane() % 4 * 16 + k % 4 * 4 + half * 2;
-          const uint32_t pair = row != nullptr ? *reinterpret_cast<const uint32_t*>(row + d * 2) : 0;
-          const float2 both = unpack<T>(pair);
-          sum += both.x + both.y;
-          parts[k][half * 2 + i] = pair;
-        }
-      sums[i][0] = CodeSums<8, 1>::over_lanes(sum);
+      for (int n = 0; n < kDim / 4; n += 2) {
+        const float first = __fmul_rn(x[n], range.factor), second = __fmul_rn(x[n + 1], range.factor);
+        sum += first + second;
+        parts[n / 4][n / 2 % 2 * kRows + i] = pack<__half>(first, second);
+      }
+      sums[i][0] = over_lanes(sum);
+      unit[i] = range.inverse;
     }
     // A lane has kEach neighbours of either half.
     __device__ void read_turned(const std::byte* row, int i) {
@@ -214,24 +226,27 @@ struct Codes {
         }
       turn_lane(x[0]);
       turn_lane(x[1]);
+      float most[2 * kEach];
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         const float sum = x[0][j] + x[1][j], difference = x[0][j] - x[1][j];
-        x[0][j] = sum, x[1][j] = difference;
+        x[0][j] = most[2 * j] = sum, x[1][j] = most[2 * j + 1] = difference;
       }
+      const HalfRange range = range_of(most);
+      unit[i] = range.inverse / sqrtf(kDim);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float sum = 0;
 #pragma unroll
-        for (int j = 0; j < kEach; ++j) sum += x[half][j] *= 1 / sqrtf(kDim);
-        sums[i][half] = CodeSums<8, 1>::over_lanes(sum);
+        for (int j = 0; j < kEach; ++j) sum += x[half][j] *= range.factor;
+        sums[i][half] = over_lanes(sum);
 #pragma unroll
         for (int s = 0; s < kEach / 4; ++s)
 #pragma unroll
           for (int odd = 0; odd < 2; ++odd)
-            split_weights<T>(x[half][4 * s + odd], x[half][4 * s + odd + 2],
-                             parts[half * kEach / 4 + s][odd * 2 + i],
-                             low[half * kEach / 4 + s][odd * 2 + i]);
+            split_weights<__half>(x[half][4 * s + odd], x[half][4 * s + odd + 2],
+                                  parts[half * kEach / 4 + s][odd * kRows + i],
+                                  low[half * kEach / 4 + s][odd * kRows + i]);
       }
     }
     // Over the lane's neighbours and those of the other lanes that have the row.
@@ -254,6 +269,20 @@ struct Codes {
         }
     }
   };
+  using Queries = QueryRows<2>;
+
+  /// A row's product with a key, from its products with the codes.
+  __device__ static float whole_product(const float (&products)[kKeyParts], const __half2* params,
+                                        const float (&sums)[kKeyParts], float unit) {
+    float total = 0;
+#pragma unroll
+    for (int part = 0; part < kKeyParts; ++part) {
+      const float2 p = __half22float2(params[part]);
+      const float product = __fmaf_rn(products[part], p.x, __fmul_rn(sums[part], p.y));
+      total = part == 0 ? product : __fadd_rn(total, product);
+    }
+    return __fmul_rn(total, unit);
+  }
 
   template <int kCount>
   __device__ static void multiply_keys(float (&scores)[kCount][4], const Queries& q, const std::byte* tile,
@@ -269,48 +298,66 @@ struct Codes {
               *reinterpret_cast<const Pack<uint32_t, 4>*>(tile + key_chunk(key, g * 4 + lane() % 4) * 16);
 #pragma unroll
           for (int s = 0; s < 4; ++s)
-            mma<T>(products[0], q.parts[g * 4 + s], bytes_of<T>(words.values[s], 0, 1),
-                   bytes_of<T>(words.values[s], 2, 3));
+            mma<__half>(products[0], q.parts[g * 4 + s], bytes_of<__half>(words.values[s], 0, 1),
+                        bytes_of<__half>(words.values[s], 2, 3));
         }
       } else {
         constexpr int kWords = kDim / 32;
         const auto words = *reinterpret_cast<const Pack<uint32_t, kWords>*>(tile + key * kRowBytes +
                                                                             lane() % 4 * kWords * 4);
 #pragma unroll
-        for (int s = 0; s < kWords; ++s)
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const uint32_t b0 = nibbles_of<T>(words.values[s], half * 4),
-                           b1 = nibbles_of<T>(words.values[s], 8 + half * 4);
-            mma<T>(products[half], q.parts[half * kWords + s], b0, b1);
-            mma<T>(products[half], q.low[half * kWords + s], b0, b1);
-          }
+        for (int s = 0; s < kWords; ++s) {
+          const uint32_t even = words.values[s], odd = even >> 8;
+          uint32_t b0 = nibbles_of<__half, false>(even), b1 = nibbles_of<__half, false>(odd);
+          mma<__half>(products[0], q.parts[s], b0, b1);
+          mma<__half>(products[0], q.low[s], b0, b1);
+          b0 = nibbles_of<__half, true>(even), b1 = nibbles_of<__half, true>(odd);
+          mma<__half>(products[1], q.parts[kWords + s], b0, b1);
+          mma<__half>(products[1], q.low[kWords + s], b0, b1);
+        }
       }
       const auto params = *reinterpret_cast<const Pack<__half2, 2 * kKeyParts>*>(
           tile + kParams + of_scores * kKeyParts * KvLayout::kParamBytes);
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int part = 0; part < kKeyParts; ++part) {
-          const float2 p = __half22float2(params.values[i % 2 * kKeyParts + part]);
-          const float score = __fmaf_rn(products[part][i], p.x, __fmul_rn(q.sums[i / 2][part], p.y));
-          scores[n][i] = part == 0 ? score : __fadd_rn(scores[n][i], score);
-        }
+      for (int i = 0; i < 4; ++i) {
+        float both[kKeyParts];
+        for (int part = 0; part < kKeyParts; ++part) both[part] = products[part][i];
+        scores[n][i] = whole_product(both, params.values + i % 2 * kKeyParts, q.sums[i / 2], q.unit[i / 2]);
+      }
     }
   }
 
   // A weight of 0 is none, be the value NaN.
+  __device__ static float times(float weight, float factor) {
+    return weight == 0 ? 0 : __fmul_rn(weight, factor);
+  }
   template <typename OfSpan>
-  __device__ static void weigh(OfSpan& sums, int i, int group, float first, float second,
-                               const std::byte* tile, int key, uint32_t& high, uint32_t& low) {
+  __device__ static void weigh(OfSpan& sums, int i, float first, float second, const std::byte* tile, int key,
+                               uint32_t& high, uint32_t& low) {
     const auto params =
         *reinterpret_cast<const Pack<__half2, 2>*>(tile + kValueParams + key * KvLayout::kParamBytes);
     const float2 a = __half22float2(params.values[0]), b = __half22float2(params.values[1]);
-    const auto times = [](float weight, float factor) { return weight == 0 ? 0 : __fmul_rn(weight, factor); };
-    sums.group_weights[group][i] = __fadd_rn(sums.group_weights[group][i], __fadd_rn(first, second));
-    sums.group_mins[group][i] =
-        __fadd_rn(sums.group_mins[group][i], __fadd_rn(times(first, a.y), times(second, b.y)));
+    sums.key_weights[i][0] = __fadd_rn(sums.key_weights[i][0], first);
+    sums.key_weights[i][1] = __fadd_rn(sums.key_weights[i][1], second);
+    sums.key_mins[i][0] = __fadd_rn(sums.key_mins[i][0], times(first, a.y));
+    sums.key_mins[i][1] = __fadd_rn(sums.key_mins[i][1], times(second, b.y));
     split_weights<T>(times(first, a.x), times(second, b.x), high, low);
+  }
+
+  /// Scale and min of a key's value.
+  __device__ static float2 value_params(const std::byte* tile, int key) {
+    return __half22float2(
+        *reinterpret_cast<const __half2*>(tile + kValueParams + key * KvLayout::kParamBytes));
+  }
+
+  /// Numbers of a word of two keys' values: bytes 0 and 2, then in u4 their high bits, or with `odd` bytes 1
+  /// and 3.
+  template <bool kHigh>
+  __device__ static uint32_t value_codes(uint32_t word, bool odd, uint32_t zero = 0) {
+    if constexpr (kBits == 8)
+      return odd ? bytes_of<T>(word, 1, 3, zero) : bytes_of<T>(word, 0, 2, zero);
+    else
+      return nibbles_of<T, kHigh>(odd ? word >> 8 : word, zero);
   }
 
   template <bool kEdge, int kCols>
@@ -329,10 +376,151 @@ struct Codes {
         const int which = (first_n + n + j) % kOfChunk;
         uint32_t b[2];
         for (int i = 0; i < 2; ++i)
-          b[i] = kBits == 8 ? bytes_of<T>(codes[i], which, which + 2)
-                            : nibbles_of<T>(codes[i], which % 2 * 8 + which / 2 * 4);
+          b[i] = which < 2 ? value_codes<false>(codes[i], which % 2 != 0)
+                           : value_codes<true>(codes[i], which % 2 != 0);
         mma<T>(sums.values[n + j], high, b[0], b[1]);
         mma<T>(sums.values[n + j], low, b[0], b[1]);
+      }
+    }
+  }
+
+  // ---- with the cache's rows as the first factor and up to 8 query rows as the second one ----
+
+  /// Starts a warp's copy of the keys or the values of a tile. The lane gives the places of its keys lane()
+  /// and lane() + 32; `together`: each key's row follows the one before it.
+  template <bool kKeys>
+  __device__ static void load_part(const AttentionArgs& a, int kv_head, const int64_t (&places)[2],
+                                   bool together, std::byte* stage) {
+    constexpr int kRowsAtOnce = 32 / kChunks, kParts = kKeys ? kKeyParts : 1;
+    const CodePlace& p = a.codes;
+    const std::byte* cache =
+        a.cache + (kKeys ? 0 : p.v_offset - p.k_offset + kv_head * (p.v_plane - p.k_plane));
+    const int lane_row = lane() / kChunks, c = lane() % kChunks;
+    const auto plane_of = [](int64_t place) { return place & ((int64_t{1} << kRowBits) - 1); };
+    const auto row_of = [](int64_t place) { return static_cast<int>(place >> kRowBits); };
+    const auto to = [&](int row) {
+      return stage + (kKeys ? key_chunk(row, c) : kCodesBytes / 16 + value_chunk(row, c)) * 16;
+    };
+    if (together) {
+      const int64_t first = __shfl_sync(~0u, places[0], 0);
+      const std::byte* from =
+          cache + plane_of(first) + (int64_t{row_of(first)} + lane_row) * kRowBytes + c * 16;
+#pragma unroll
+      for (int row = 0; row < kTileKeys; row += kRowsAtOnce)
+        copy_async(to(row + lane_row), from + row * kRowBytes, 16);
+    } else {
+#pragma unroll 1
+      for (int row = 0; row < kTileKeys; row += kRowsAtOnce) {
+        const int64_t place = __shfl_sync(~0u, row < 32 ? places[0] : places[1], row % 32 + lane_row);
+        const bool exists = place >= 0;
+        copy_async(to(row + lane_row),
+                   exists ? cache + plane_of(place) + int64_t{row_of(place)} * kRowBytes + c * 16 : a.cache,
+                   exists ? 16 : 0);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int64_t place = places[i];
+      const std::byte* from = place >= 0 ? cache + plane_of(place) + p.params(row_of(place), kKeys)
+                                         : reinterpret_cast<const std::byte*>(&kNaNs);
+      copy_few_async<kParts * 4>(stage + (kKeys ? kParams : kValueParams) + (i * 32 + lane()) * kParts * 4,
+                                 from, place != Keys::kOutside);
+    }
+  }
+
+  /// What a lane multiplies its products with: of rows l%4*2 + {0, 1}.
+  struct ProductUnits {
+    float sums[2][kKeyParts], unit[2];
+    __device__ explicit ProductUnits(const QueryRows<1>& q) {
+      for (int i = 0; i < 2; ++i) {
+        const int from = (lane() % 4 * 2 + i) * 4;
+        unit[i] = __shfl_sync(~0u, q.unit[0], from);
+        for (int part = 0; part < kKeyParts; ++part) sums[i][part] = __shfl_sync(~0u, q.sums[0][part], from);
+      }
+    }
+  };
+
+  /// Products of 16 keys, from `first_key` of the tile on, with the rows: of keys l/4 (scores[0], scores[1])
+  /// and l/4 + 8 with rows l%4*2 + {0, 1}.
+  __device__ static void multiply_keys_by_few(float (&scores)[4], const QueryRows<1>& q,
+                                              const ProductUnits& units, const std::byte* tile, int first_key,
+                                              uint32_t zero) {
+    const int key = first_key + lane() / 4, other = key + 8;
+    float products[kKeyParts][4] = {};
+    if constexpr (kBits == 8) {
+#pragma unroll
+      for (int g = 0; g < kDim / 64; ++g) {
+        const auto words = [&](int row) {
+          return *reinterpret_cast<const Pack<uint32_t, 4>*>(tile + key_chunk(row, g * 4 + lane() % 4) * 16);
+        };
+        const auto a = words(key), b = words(other);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+          const uint32_t codes[4] = {
+              bytes_of<__half>(a.values[s], 0, 1, zero), bytes_of<__half>(b.values[s], 0, 1, zero),
+              bytes_of<__half>(a.values[s], 2, 3, zero), bytes_of<__half>(b.values[s], 2, 3, zero)};
+          mma<__half>(products[0], codes, q.parts[g * 4 + s][0], q.parts[g * 4 + s][1]);
+        }
+      }
+    } else {
+      constexpr int kWords = kDim / 32;
+      const auto words = [&](int row) {
+        return *reinterpret_cast<const Pack<uint32_t, kWords>*>(tile + row * kRowBytes +
+                                                                lane() % 4 * kWords * 4);
+      };
+      const auto a = words(key), b = words(other);
+      const auto multiply = [&]<bool kHigh>(std::bool_constant<kHigh>, int s) {
+        const uint32_t codes[4] = {nibbles_of<__half, kHigh>(a.values[s], zero),
+                                   nibbles_of<__half, kHigh>(b.values[s], zero),
+                                   nibbles_of<__half, kHigh>(a.values[s] >> 8, zero),
+                                   nibbles_of<__half, kHigh>(b.values[s] >> 8, zero)};
+        constexpr int kFirst = kHigh ? kWords : 0;
+        mma<__half>(products[kHigh], codes, q.parts[kFirst + s][0], q.parts[kFirst + s][1]);
+        mma<__half>(products[kHigh], codes, q.low[kFirst + s][0], q.low[kFirst + s][1]);
+      };
+#pragma unroll
+      for (int s = 0; s < kWords; ++s) {
+        multiply(std::false_type{}, s);
+        multiply(std::true_type{}, s);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto params = *reinterpret_cast<const Pack<__half2, kKeyParts>*>(
+          tile + kParams + (half == 0 ? key : other) * kKeyParts * KvLayout::kParamBytes);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float both[kKeyParts];
+        for (int part = 0; part < kKeyParts; ++part) both[part] = products[part][half * 2 + i];
+        scores[half * 2 + i] = whole_product(both, params.values, units.sums[i], units.unit[i]);
+      }
+    }
+  }
+
+  /// values[m] += the tile's values of 16 keys, from 16 * k on, * their weights for the rows, [i] being of
+  /// keys 8 * i on as mma() takes its second factor. values[m] has columns column_at(2 * m + {0, 1}, l/4) of
+  /// rows l%4*2 + {0, 1}.
+  __device__ static void multiply_values_by_few(float (&values)[kDim / 16][4], const uint32_t (&high)[2],
+                                                const uint32_t (&low)[2], const std::byte* tile, int k,
+                                                uint32_t zero) {
+    const int key = k * 16 + lane() % 16;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; chunk += 2) {
+      uint32_t words[4];  // of either chunk: keys 0 to 7 and 8 to 15
+      load_transposed(words, tile + kCodesBytes + value_chunk(key, chunk + lane() / 16) * 16);
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const auto multiply = [&]<bool kHigh>(std::bool_constant<kHigh>) {
+          const uint32_t codes[4] = {value_codes<kHigh>(words[2 * c], false, zero),
+                                     value_codes<kHigh>(words[2 * c], true, zero),
+                                     value_codes<kHigh>(words[2 * c + 1], false, zero),
+                                     value_codes<kHigh>(words[2 * c + 1], true, zero)};
+          float(&sum)[4] = values[(chunk + c) * (kOfChunk / 2) + kHigh];
+          mma<T>(sum, codes, high[0], high[1]);
+          mma<T>(sum, codes, low[0], low[1]);
+        };
+        multiply(std::false_type{});
+        if constexpr (kBits == 4) multiply(std::true_type{});
       }
     }
   }

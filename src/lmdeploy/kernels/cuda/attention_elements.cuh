@@ -63,7 +63,7 @@ struct Elements {
   static constexpr int kTileBytes = 2 * kTileKeys * kStride * 2;
   static constexpr bool kPairs = true;                       // column(n, 1) follows column(n, 0)
   static constexpr int kNarrowBlocks = kDim <= 128 ? 3 : 1;  // of the narrow kernel, on a multiprocessor
-  template <int kCols, int kGroups>
+  template <int kCols>
   using Sums = cuda::Sums<kCols>;
 
   /// Element of the cache at which a key begins.
@@ -130,8 +130,8 @@ struct Elements {
 
   /// Two neighbouring keys' weights for one row, as factors of their values.
   template <typename OfSpan>
-  __device__ static void weigh(OfSpan&, int, int, float first, float second, const std::byte*, int,
-                               uint32_t& high, uint32_t& low) {
+  __device__ static void weigh(OfSpan&, int, float first, float second, const std::byte*, int, uint32_t& high,
+                               uint32_t& low) {
     split_weights<T>(first, second, high, low);
   }
 

@@ -42,8 +42,8 @@ struct Keys {
 
 __device__ const uint4 kNaNs = {~0u, ~0u, ~0u, ~0u};
 
-/// The two rows of a warp's 16 that a lane has a part of. Those beyond the tile's see what its last row sees;
-/// a warp that has no other sees no key.
+/// The two of a warp's rows that a lane has a part of. Those beyond the tile's see what its last row sees; a
+/// warp that has no other sees no key.
 struct LaneRows {
   int row[2];  // of the tile
   bool exists[2];
@@ -52,9 +52,13 @@ struct LaneRows {
   int head[2];
   float slope[2];
 
-  __device__ LaneRows(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int warp_row) {
+  /// Rows l/4 and l/4 + 8 of the warp's 16, as the results of mma() lie.
+  __device__ LaneRows(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int warp_row)
+      : LaneRows(a, tile, kv_head, warp_row, lane() / 4, 8) {}
+  __device__ LaneRows(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int warp_row,
+                      int lane_row, int step) {
     for (int i = 0; i < 2; ++i) {
-      row[i] = warp_row + lane() / 4 + 8 * i;
+      row[i] = warp_row + lane_row + step * i;
       exists[i] = row[i] < tile.num_rows;
       const int like = min(row[i], tile.num_rows - 1);
       position[i] = warp_row < tile.num_rows ? tile.position(like, a.group) : -1;
@@ -150,6 +154,16 @@ struct Sight {
   }
 };
 
+/// Makes `tile_max` count; whether what has been summed is to be multiplied with the rows' factors.
+__device__ inline bool raise_max(float (&max)[2], const float (&tile_max)[2], float (&factor)[2]) {
+  for (int i = 0; i < 2; ++i) {
+    const float both = fmaxf(max[i], tile_max[i]);
+    factor[i] = both == max[i] ? 1 : exp2_fast(__fsub_rn(max[i], reference_of(both)));
+    max[i] = both;
+  }
+  return __any_sync(~0u, factor[0] != 1 || factor[1] != 1);
+}
+
 /// Weighted values of a span, for each of the lane's rows: of Format::column(n, {0, 1}).
 template <int kCols>
 struct Sums {
@@ -165,23 +179,12 @@ struct Sums {
     for (float& weight : weights) weight = 0;
     max[0] = max[1] = -INFINITY;
   }
-  /// After a span's last tile; `memory`: of the warps that share its keys.
+  /// After a span's last tile.
   __device__ void finish_span() {}
-  template <typename Memory>
-  __device__ void finish_shared_span(Memory&) {}
   /// Makes `tile_max` count.
   __device__ void raise(const float (&tile_max)[2]) {
     float factor[2];
-    if (raise_max(tile_max, factor)) scale(factor);
-  }
-  /// Whether what has been summed is to be multiplied with the rows' factors.
-  __device__ bool raise_max(const float (&tile_max)[2], float (&factor)[2]) {
-    for (int i = 0; i < 2; ++i) {
-      const float both = fmaxf(max[i], tile_max[i]);
-      factor[i] = both == max[i] ? 1 : exp2_fast(__fsub_rn(max[i], reference_of(both)));
-      max[i] = both;
-    }
-    return __any_sync(~0u, factor[0] != 1 || factor[1] != 1);
+    if (raise_max(max, tile_max, factor)) scale(factor);
   }
   __device__ void scale(const float (&factor)[2]) {
     for (int i = 0; i < 4; ++i) weights[i] = __fmul_rn(weights[i], factor[i / 2]);

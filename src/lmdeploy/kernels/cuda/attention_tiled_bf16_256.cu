@@ -1,6 +1,6 @@
 // Attention on tensor cores: bf16, heads of up to 256 elements.
 #include "lmdeploy/kernels/cuda/attention_elements.cuh"
-#include "lmdeploy/kernels/cuda/attention_tiled.cuh"
+#include "lmdeploy/kernels/cuda/attention_narrow.cuh"
 
 namespace lmdeploy::cuda {
 template bool run_tiled_attention<Elements<__nv_bfloat16, 256>>(AttentionArgs, int64_t, const DeviceLimits&,

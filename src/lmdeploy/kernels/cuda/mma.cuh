@@ -64,6 +64,13 @@ __device__ inline void load_transposed(uint32_t (&m)[2], const void* row) {
                : "memory");
 }
 
+/// The transpose of an 8x8 matrix of 16-bit elements of which lane l has row l/4, columns l%4*2 + {0, 1}.
+__device__ inline uint32_t transpose(uint32_t pair) {
+  uint32_t result;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+  return result;
+}
+
 /// Starts a copy of 16 bytes to shared memory; of `bytes` (0 or 16), the rest is zeros.
 __device__ inline void copy_async(void* to, const void* from, int bytes) {
 #if LMDEPLOY_HAS_MMA

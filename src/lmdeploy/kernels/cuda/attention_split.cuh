@@ -1,0 +1,101 @@
+// Attention whose spans of keys are dealt out to several blocks of threads: partial results and how the last
+// block joins them.
+#pragma once
+
+#include <algorithm>
+
+#include "lmdeploy/kernels/cuda/attention_rows.cuh"
+
+namespace lmdeploy::cuda {
+namespace {
+
+/// A span's row in the partial results: its values, max and sum, and room to whole 16 bytes.
+__host__ __device__ inline int partial_stride(const AttentionArgs& a) { return a.head_dim + 4; }
+__device__ inline float* partial_row(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int span,
+                                     int row) {
+  const int64_t of_all = int64_t{tile.first_token} * a.group + tile.first_row + row;
+  return a.partials + ((int64_t{kv_head} * a.num_spans + span) * a.partial_rows + of_all) * partial_stride(a);
+}
+
+/// Joins the spans of a tile, in order: by the last of the `blocks` that share it. All threads call it.
+template <typename T>
+__device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int item,
+                             int blocks, int first_span, int end_span) {
+  __shared__ int is_last;
+  __threadfence();
+  __syncthreads();
+  if (blocks > 1) {
+    if (thread() == 0) {
+      is_last = atomicAdd(a.arrivals + item, 1) == blocks - 1;
+      if (is_last) a.arrivals[item] = 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (!is_last) return;
+  }
+  const int each = a.head_dim / 4;
+  for (int i = thread(); i < tile.num_rows * each; i += static_cast<int>(blockDim.x)) {
+    const int row = i / each, d = i % each * 4;
+    float values[4] = {}, sum = 0, max = -INFINITY;
+#pragma unroll 4
+    for (int span = first_span; span < end_span; ++span) {
+      const float* partial = partial_row(a, tile, kv_head, span, row);
+      const float2 max_and_sum = __ldcg(reinterpret_cast<const float2*>(partial + a.head_dim));
+      const float4 more = __ldcg(reinterpret_cast<const float4*>(partial + d));
+      const Join join(max, max_and_sum.x);
+      values[0] = join(values[0], more.x), values[1] = join(values[1], more.y);
+      values[2] = join(values[2], more.z), values[3] = join(values[3], more.w);
+      sum = join(sum, max_and_sum.y);
+      max = join.max;
+    }
+    const int head = kv_head * a.group + tile.head(row, a.group);
+    const float factor = last_factor(a, head, max, sum);
+    auto* out = reinterpret_cast<uint32_t*>(out_row<T>(a, tile, row, head) + d);
+    out[0] = pack<T>(__fmul_rn(values[0], factor), __fmul_rn(values[1], factor));
+    out[1] = pack<T>(__fmul_rn(values[2], factor), __fmul_rn(values[3], factor));
+  }
+}
+
+template <auto kKernel>
+void allow_shared_memory(int bytes) {
+  static const bool allowed = [&] {
+    check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+          "give attention its shared memory");
+    return true;
+  }();
+  static_cast<void>(allowed);
+}
+
+/// On a multiprocessor.
+template <auto kKernel>
+int blocks_at_once(int threads, int shared_bytes) {
+  static const int blocks = [&] {
+    int count = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kKernel, threads,
+                                                        static_cast<size_t>(shared_bytes)),
+          "find how many blocks of attention run at once");
+    return std::max(1, count);
+  }();
+  return blocks;
+}
+
+/// Spans of a block: so few that the device, which runs `slots` blocks at once, is full `least_waves` times
+/// and stays so to the end.
+inline int64_t choose_spans(int64_t spans, int64_t items, int64_t slots, int64_t least_waves) {
+  constexpr int64_t kMostSpansOfBlock = 16;
+  for (int64_t each = std::min(spans, kMostSpansOfBlock); each > 1; --each) {
+    const int64_t blocks = items * ceil_div(spans, each), waves = ceil_div(blocks, slots);
+    if (blocks >= least_waves * slots && 20 * blocks > 17 * waves * slots) return each;
+  }
+  return 1;
+}
+
+/// Room for the partial results of all rows.
+inline void take_partials(AttentionArgs& args, int64_t tokens, Scratch& scratch) {
+  args.partial_rows = tokens * args.group;
+  args.partials = reinterpret_cast<float*>(
+      scratch.bytes(args.num_kv_heads * args.num_spans * args.partial_rows * partial_stride(args) * 4));
+}
+
+}  // namespace
+}  // namespace lmdeploy::cuda

@@ -19,8 +19,8 @@ class ClientGone : public std::runtime_error {
   ClientGone() : std::runtime_error("the client has closed the connection") {}
 };
 
-/// Ends a handler that still waits when the server's time to drain is over. The server answers 503, unless the
-/// handler does it better.
+/// Ends a handler that still waits when the server's time to drain is over. The server answers 503, unless
+/// the handler does it better.
 class ServerEnds : public std::runtime_error {
  public:
   ServerEnds() : std::runtime_error("the server is shutting down") {}

@@ -41,7 +41,8 @@ struct ServerOptions {
   std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte
   // After an answer to half a request: without a byte of the rest, which is dropped, body_timeout in all.
   std::chrono::milliseconds linger_timeout{2'000};
-  std::chrono::milliseconds ending_timeout{2'000};  // after a drain in vain: for handlers to say that they end
+  // After a drain in vain: for handlers to say that they end.
+  std::chrono::milliseconds ending_timeout{2'000};
 };
 
 /// Errors that no handler sees (malformed head, too large a body, a handler that threw) are answered by this.
@@ -77,7 +78,8 @@ class Server {
   int port() const;
   ServerCounts counts() const;
   /// No new connections; those without a request are closed, the others after their answer. Returns when all
-  /// are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so; then false.
+  /// are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so; then it
+  /// is false.
   bool drain(std::chrono::milliseconds timeout);
   /// Closes all connections: their handlers see ClientGone. Joins the threads.
   void stop();

@@ -89,7 +89,7 @@ class Answers {
   std::optional<AnswerPiece> first_;  // seen by wait_for_first()
   std::shared_ptr<AbortSwitch> abort_;
   bool ended_ = false;  // the server's end has been told
-  size_t turn_ = 0;   // whose turn to be asked it is
+  size_t turn_ = 0;     // whose turn to be asked it is
 };
 
 }  // namespace lmdeploy

@@ -54,7 +54,7 @@ def test_a_server_joins_a_proxy_and_leaves_it(alphabet_path, tmp_path):
 
 
 @pytest.mark.parametrize(("flags", "words"), [
-    (["--qos-config-path", "/no/such/file"], "/no/such/file"), (["--proxy-url", "nonsense"], "nonsense"),
+    (["--qos-config-path", "/no/such/file"], "--qos-config-path: open /no/such/file"), (["--proxy-url", "nonsense"], "nonsense"),
     (["--proxy-url", "ftp://host"], "ftp://host")])
 def test_bad_flags_are_refused_before_the_model_is_loaded(flags, words):
     done = subprocess.run([str(find_program()), "serve", "api_server", "/no/such/model", *flags], capture_output=True,

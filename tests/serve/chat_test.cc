@@ -250,7 +250,20 @@ TEST(ChatRoute, RefusalsNameTheField) {
     const Json answer = server.post_json(kChat, body_with(field), 400);
     EXPECT_EQ(error(answer).at("param"), Json(param)) << field;
     EXPECT_EQ(answer.as_object().at("object"), Json("error"));
+    EXPECT_EQ(to_json_text(answer).find("gen_config"), std::string::npos)
+        << field << ": no field of a request";
   }
+}
+
+TEST(ChatRoute, SeedsBeyond63Bits) {
+  ScriptedServer server({.free = true});
+  const auto drawn = [&](const char* seed) {
+    const std::string fields =
+        cat(R"("max_tokens":8,"temperature":2,"top_k":0,"ignore_eos":true,"seed":)", seed);
+    return to_json_text(server.post_json(kChat, body_with(fields)).as_object().at("choices"));
+  };
+  EXPECT_NE(drawn("9223372036854775808"), drawn("18446744073709551615"));
+  EXPECT_EQ(drawn("18446744073709551615"), drawn("-1")) << "the same 64 bits";
 }
 
 TEST(ChatRoute, HarmlessUnknownFieldsAndRoles) {

@@ -328,6 +328,13 @@ TEST(MessagesRoute, StopSequenceIsNamed) {
 
 TEST(MessagesRoute, ErrorsInTheirShape) {
   ScriptedServer server({.answer = "x"});
+  EXPECT_NE(
+      server
+          .post("/v1/messages",
+                R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"metadata":{"user_id":5}})",
+                kVersion)
+          .body.find("metadata.user_id: found"),
+      std::string::npos);
   EXPECT_EQ(text(server.post_json("/v1/messages", "{}", 400).as_object().at("type")), "error");
   EXPECT_EQ(server.post("/v1/messages", R"({"messages":[{"role":"user","content":"x"}]})", kVersion).status,
             400)

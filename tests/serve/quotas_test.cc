@@ -116,6 +116,15 @@ TEST(Quotas, AGroupBeforeTheNextOne) {
   EXPECT_EQ(order, want);
 }
 
+TEST(Quotas, StrangersWithoutADefault) {
+  QuotaServer server({true, {{"G", {{"user_id0", 1}}}}});
+  const auto refusal = [&](const char* user) {
+    return server->post(kChat, cat(R"({"messages":"x")", user, "}")).body;
+  };
+  EXPECT_NE(refusal("").find("user_id is missing"), std::string::npos);
+  EXPECT_NE(refusal(R"(,"user_id":"x")").find(R"(user_id \"x\" is in no group)"), std::string::npos);
+}
+
 /// However many wait before it.
 TEST(Quotas, ASmallQuotaIsServed) {
   QuotaServer server({true, {{"G", {{"small", 1}, {"big", 99}, {"user_id0", 1}}}}});

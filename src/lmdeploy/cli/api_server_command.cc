@@ -147,8 +147,13 @@ void add_more_engine_flags(CLI::App& command, ServerFlags& flags) {
 
 /// Quotas share what runs at once: without a limit there is nothing to share.
 void set_quotas(ServerFlags& flags) {
-  flags.service.quotas =
-      parse_qos_config(read_json_file(flags.qos_config_path), "--qos-config-path " + flags.qos_config_path);
+  Json config;
+  try {
+    config = read_json_file(flags.qos_config_path);
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("--qos-config-path: ", error.what()));
+  }
+  flags.service.quotas = parse_qos_config(config, "--qos-config-path " + flags.qos_config_path);
   AdmissionLimits& limits = flags.service.admission;
   if (flags.service.quotas->enabled && limits.max_running == 0)
     limits.max_running = flags.engine.config.max_batch_size.value_or(128);

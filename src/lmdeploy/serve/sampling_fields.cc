@@ -135,7 +135,9 @@ GenerationConfig read_generation_config(const Body& body, const SamplingDefaults
   config.skip_special_tokens = body.flag("skip_special_tokens", true);
   config.spaces_between_special_tokens = body.flag("spaces_between_special_tokens", true);
   config.include_stop_str_in_output = body.flag("include_stop_str_in_output", false);
-  if (const auto seed = body.integer("seed")) config.random_seed = static_cast<uint64_t>(*seed);
+  if (const Json* seed = body.find("seed"))
+    config.random_seed =
+        seed->is_uint64() ? seed->get_uint64() : static_cast<uint64_t>(*body.integer("seed"));
   if (const Json* map = body.find("logit_bias")) config.logit_bias = read_logit_bias(map->as_object());
   config.repetition_ngram_size = static_cast<int>(body.integer("repetition_ngram_size", 0));
   config.repetition_ngram_threshold = static_cast<int>(body.integer("repetition_ngram_threshold", 0));

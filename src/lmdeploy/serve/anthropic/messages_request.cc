@@ -181,6 +181,15 @@ JsonArray read_conversation(const Body& body) {
   return messages;
 }
 
+std::string user_of(const JsonObject& metadata) {
+  const Json* user = metadata.if_contains("user_id");
+  if (user == nullptr || user->is_null()) return {};
+  if (!user->is_string())
+    refuse_field("metadata.user_id",
+                 cat("metadata.user_id: found ", json_kind(*user), "; expected a string"));
+  return std::string(user->get_string());
+}
+
 void read_answer_options(const Body& body, MessagesRequest& request) {
   GenerationConfig& config = request.chat.generation.gen_config;
   config.do_sample = true;
@@ -193,8 +202,7 @@ void read_answer_options(const Body& body, MessagesRequest& request) {
   config.stop_words = request.stop_sequences;
   request.chat.stream = body.flag("stream", false);
   if (const Json* metadata = body.find("metadata"))
-    if (const Json* user = metadata->as_object().if_contains("user_id"); user != nullptr && user->is_string())
-      request.chat.generation.user = std::string(user->get_string());
+    request.chat.generation.user = user_of(metadata->as_object());
 }
 
 void check_version(const http::Request& request) {

@@ -64,7 +64,9 @@ bool QosScheduler::enqueue(uint64_t request, std::string_view user, int64_t num_
   if (!place) place = default_place();
   if (!place)
     throw Error(ErrorCode::kInvalidArgument,
-                cat("user_id \"", user, "\" is in no group, and no group has a \"default\" entry"));
+                user.empty()
+                    ? "user_id is missing, and no group has a \"default\" entry"
+                    : cat("user_id \"", user, "\" is in no group, and no group has a \"default\" entry"));
   Group& group = groups_[place->group];
   if (limits_.max_waiting > 0 && is_full() && group.num_waiting() >= limits_.max_waiting) return false;
   group.queues[place->queue].waiting.push_back({request, num_answers});

@@ -44,7 +44,10 @@ nb::object ids_array(std::span<const int> tokens) {
 nb::object row_of(nb::handle result) {
   if (result.is_none()) throw Error(ErrorCode::kInvalidArgument, "returned None; expected the scores");
   const nb::module_ numpy = nb::module_::import_("numpy");
-  return numpy.attr("ascontiguousarray")(result, numpy.attr("float32")).attr("reshape")(-1);
+  const nb::object array = numpy.attr("asarray")(result);
+  if (nb::cast<std::string>(array.attr("dtype").attr("kind")) == "c")
+    throw Error(ErrorCode::kInvalidArgument, "returned complex numbers; expected the scores");
+  return numpy.attr("ascontiguousarray")(array, numpy.attr("float32")).attr("reshape")(-1);
 }
 
 /// The callable works on the values where they are. If nobody has kept the array, they come back without a

@@ -215,6 +215,7 @@ def fails(input_ids, scores):
     (lambda ids: ids, "TypeError"),
     (lambda ids, scores: None, "logits_processors[1]"),
     (lambda ids, scores: "text", "ValueError"),
+    (lambda ids, scores: scores + 1j, "complex numbers"),
     (lambda ids, scores: scores[:-1], "259 logits; expected 260"),
     (lambda ids, scores: scores * np.nan, "nan"),
     (lambda ids, scores: scores - np.inf, "no token is left"),

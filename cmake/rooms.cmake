@@ -42,7 +42,7 @@ endfunction()
 # lmdeploy_test(TARGET SOURCES files... LIBS libraries...): a GoogleTest program whose tests CTest lists one by one.
 function(lmdeploy_test TARGET)
   cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${TARGET} ${T_SOURCES})
+  add_executable(${TARGET} ${T_SOURCES} ${CMAKE_SOURCE_DIR}/tests/own_temp_folder.cc)
   target_link_libraries(${TARGET} PRIVATE ${T_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${TARGET} PRIVATE LMDEPLOY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   gtest_discover_tests(${TARGET} TEST_PREFIX "${TARGET}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60

@@ -527,6 +527,42 @@ TEST_P(CudaLinearTest, RowsDependOnTheNumberOfOthersOnly) {
   expect_bit_equal(moved.view().slice_rows(7, 1), first.view().slice_rows(7, 1));
 }
 
+class CudaBatchInvariantTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
+
+// What CudaOptions::batch_invariant promises, of all ways that a weight may be multiplied.
+TEST_P(CudaBatchInvariantTest, ARowIsTheSameInAnyBatch) {
+  const auto& [backend, dtype] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  const DeviceMirror kernels(make_cuda_kernels(test_threads(), dtype_of(backend), {.batch_invariant = true}));
+  const int64_t cols = is_quantized(dtype) ? 512 : 520;
+  constexpr int64_t kRows = 192, kAll = 150;
+  Rng rng(19);
+  const auto weight = pack(kernels, random_weight(rng, dtype, kRows, cols));
+  const TestTensor x = random_tensor(rng, dtype_of(backend), kAll, cols);
+  const auto multiply = [&](const TestTensor& out, const TestTensor& glu, int64_t first, int64_t count) {
+    const TestTensor up(dtype_of(backend), count, kRows / 2);
+    kernels.linear(out.view().slice_rows(first, count), x.view().slice_rows(first, count), *weight);
+    kernels.linear_glu(glu.view().slice_rows(first, count), up, x.view().slice_rows(first, count), *weight,
+                       std::nullopt, Activation::kSilu);
+  };
+  const TestTensor whole(dtype_of(backend), kAll, kRows), whole_glu(dtype_of(backend), kAll, kRows / 2);
+  multiply(whole, whole_glu, 0, kAll);
+  for (const int64_t size : {1, 7, 8, 9, 16, 17, 32, 33, 65}) {
+    const TestTensor split(dtype_of(backend), kAll, kRows), split_glu(dtype_of(backend), kAll, kRows / 2);
+    for (int64_t t = 0; t < kAll; t += size) multiply(split, split_glu, t, std::min(size, kAll - t));
+    SCOPED_TRACE(cat("batches of ", size));
+    expect_bit_equal(split.view(), whole.view());
+    expect_bit_equal(split_glu.view(), whole_glu.view());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, CudaBatchInvariantTest,
+    ::testing::Combine(::testing::ValuesIn(kCudaBackends),
+                       ::testing::Values(DType::kBF16, DType::kF16, DType::kF32, DType::kQ8_0, DType::kQ4_K,
+                                         DType::kU4G128, DType::kF8G64)),
+    [](const auto& test) { return cat(std::get<0>(test.param), "_", std::get<1>(test.param)); });
+
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaLinearTest,
                          ::testing::Combine(::testing::ValuesIn(kCudaBackends),
                                             ::testing::Values(DType::kBF16, DType::kQ4_K)),

@@ -18,7 +18,7 @@ constexpr int kStep = 32;  // columns
 constexpr int kSteps = 2;  // of a unit
 constexpr int kUnit = kSteps * kStep;
 
-/// 16 rows for kTokenTiles * 8 tokens; for glu() 8 gates and the 8 rows that they gate.
+/// 16 rows for kTokenTiles * 8 tokens; the terms of a sum come in the same order however many tokens. For glu() 8 gates and the 8 rows that they gate.
 template <typename T, int kTokenTiles, bool kGlu>
 class FewTokens {
   static constexpr int kOutputs = kGlu ? 8 : 16;
@@ -30,11 +30,12 @@ class FewTokens {
       : a_(a),
         activation_(activation),
         outputs_(kGlu ? a.rows / 2 : a.rows),
-        first_row_(static_cast<int>(blockIdx.x) * kOutputs),
+        first_row_(static_cast<int>(blockIdx.y) * kOutputs),
+        first_token_(static_cast<int>(blockIdx.x) * Sums::kTokens),
         rows_left_(outputs_ - first_row_ - lane() / 4),
-        tokens_left_(a.tokens - lane() / 4),
+        tokens_left_(a.tokens - first_token_ - lane() / 4),
         row_(static_cast<const T*>(a.weight) + int64_t{first_row_ + lane() / 4} * a.cols),
-        token_(static_cast<const T*>(a.x) + lane() / 4 * a.x_stride) {}
+        token_(static_cast<const T*>(a.x) + (first_token_ + lane() / 4) * a.x_stride) {}
 
   __device__ void run(typename Sums::Shared& shared) {
     int k = warp() * kUnit;  // of the warp: its lanes stay together
@@ -42,8 +43,8 @@ class FewTokens {
     wait_for_previous_kernel();
     for (int j = 0; j < kSteps; ++j) load_tokens(j, k + j * kStep);
     for (; k < a_.cols; k += Block::kColumnWarps * kUnit) multiply_unit(k + Block::kColumnWarps * kUnit);
-    sums_.finish(shared, a_, {static_cast<const std::byte*>(a_.weight), a_.bias, 0, a_.tokens}, activation_,
-                 first_row_);
+    sums_.finish(shared, a_, {static_cast<const std::byte*>(a_.weight), a_.bias, first_token_, a_.tokens},
+                 activation_, first_row_);
   }
 
  private:
@@ -85,15 +86,16 @@ class FewTokens {
 
   const FewTokensArgs& a_;
   const Activation activation_;
-  const int outputs_;                              // of all blocks
-  const int first_row_, rows_left_, tokens_left_;  // from the lane's on
+  const int outputs_;                  // of all blocks
+  const int first_row_, first_token_;  // of the block
+  const int rows_left_, tokens_left_;  // from the lane's on
   const T *row_, *token_;                          // the lane's
   uint4 weights_[kSteps][2], x_[kSteps][kTokenTiles];
   Sums sums_;
 };
 
 template <typename T, int kTokenTiles, bool kGlu>
-__global__ __launch_bounds__(Block::kThreads, kTokenTiles == 1 ? 4 : 3) void few_tokens_kernel(
+__global__ __launch_bounds__(Block::kThreads, 5 - std::min(kTokenTiles, 3)) void few_tokens_kernel(
     const __grid_constant__ FewTokensArgs a, Activation activation) {
 #if LMDEPLOY_HAS_MMA
   using Few = FewTokens<T, kTokenTiles, kGlu>;
@@ -104,7 +106,9 @@ __global__ __launch_bounds__(Block::kThreads, kTokenTiles == 1 ? 4 : 3) void few
 
 template <typename T, int kTokenTiles>
 void launch_few_tokens(const FewTokensArgs& args, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(ceil_div(args.rows, 16));
+  // Blocks of the same rows one after another: the cache has the weights.
+  const dim3 blocks(static_cast<unsigned>(ceil_div(args.tokens, 8 * kTokenTiles)),
+                    static_cast<unsigned>(ceil_div(args.rows, 16)));
   // Not let in early: its blocks would take the place of those that they wait for.
   if (args.glu)
     few_tokens_kernel<T, kTokenTiles, true><<<blocks, Block::kThreads, 0, stream>>>(args, *args.glu);
@@ -118,8 +122,10 @@ template <typename T>
 void run_few_tokens(const FewTokensArgs& args, cudaStream_t stream) {
   if (args.tokens <= 8)
     launch_few_tokens<T, 1>(args, stream);
-  else
+  else if (args.tokens <= 16)
     launch_few_tokens<T, 2>(args, stream);
+  else
+    launch_few_tokens<T, 4>(args, stream);
 }
 
 }  // namespace lmdeploy::cuda

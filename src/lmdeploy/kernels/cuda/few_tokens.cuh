@@ -18,7 +18,8 @@ constexpr int kStep = 32;  // columns
 constexpr int kSteps = 2;  // of a unit
 constexpr int kUnit = kSteps * kStep;
 
-/// 16 rows for kTokenTiles * 8 tokens; the terms of a sum come in the same order however many tokens. For glu() 8 gates and the 8 rows that they gate.
+/// 16 rows for kTokenTiles * 8 tokens; the terms of a sum come in the same order however many tokens. For
+/// glu() 8 gates and the 8 rows that they gate.
 template <typename T, int kTokenTiles, bool kGlu>
 class FewTokens {
   static constexpr int kOutputs = kGlu ? 8 : 16;
@@ -89,7 +90,7 @@ class FewTokens {
   const int outputs_;                  // of all blocks
   const int first_row_, first_token_;  // of the block
   const int rows_left_, tokens_left_;  // from the lane's on
-  const T *row_, *token_;                          // the lane's
+  const T *row_, *token_;              // the lane's
   uint4 weights_[kSteps][2], x_[kSteps][kTokenTiles];
   Sums sums_;
 };

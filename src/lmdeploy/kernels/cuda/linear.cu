@@ -97,9 +97,10 @@ bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const De
                       bool batch_invariant) {
   constexpr int64_t kL1Bytes = 160 << 10;
   if (part.integers.exists()) return batch_invariant || shape.tokens <= kMostIntegerTokens;
-  const bool few =
-      batch_invariant || shape.tokens <= 8 || (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
-  return few && part.rows <= kMostFewTokensRows && device.major >= 8 && part.dtype == shape.type && shape.type != DType::kF32;
+  const bool few = batch_invariant || shape.tokens <= 8 ||
+                   (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
+  return few && part.rows <= kMostFewTokensRows && device.major >= 8 && part.dtype == shape.type &&
+         shape.type != DType::kF32;
 }
 
 /// body(Type<T>(), bits): T is the activations', bits an integral constant.

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 
 import pytest
+import tiny
 from api_server import api_server
 
 import lmdeploy
@@ -152,10 +153,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @pytest.fixture(scope="module")
-def server(alphabet_path, tmp_path_factory):
+def server(tmp_path_factory):
+    model = tiny.write_alphabet_model(tmp_path_factory.mktemp("alphabet"), scale=4)
     quotas = pathlib.Path(lmdeploy.__file__).parent / "serve" / "qos_engine" / "qos_config.json.template"
     log = tmp_path_factory.mktemp("server") / "log"
-    with api_server(alphabet_path, log, "--model-name", "internlm-chat-7b,llama", "--num-threads", "1",
+    with api_server(str(model), log, "--model-name", "internlm-chat-7b,llama", "--num-threads", "1",
                     "--qos_config_path", str(quotas)) as started:
         yield started
 

@@ -126,9 +126,11 @@ def _followers(endless: bool) -> dict[int, int]:
     return follows
 
 
-def write_alphabet_model(folder: pathlib.Path, endless: bool = False, **config_changes) -> pathlib.Path:
+def write_alphabet_model(folder: pathlib.Path, endless: bool = False, scale: float = 1,
+                         **config_changes) -> pathlib.Path:
+    """With a `scale` of 4 draws take what the greedy ones do."""
     write_tokenizer(folder)
-    return _write_chain(folder, _followers(endless), llama_config(**config_changes))
+    return _write_chain(folder, _followers(endless), llama_config(**config_changes), scale)
 
 
 def write_script_model(folder: pathlib.Path, pieces: list[str], chat_template: str = CHAT_TEMPLATE) -> pathlib.Path:
@@ -139,16 +141,16 @@ def write_script_model(folder: pathlib.Path, pieces: list[str], chat_template: s
     return _write_chain(folder, follows, llama_config(vocab_size=VOCAB_SIZE + len(pieces)))
 
 
-def _write_chain(folder: pathlib.Path, follows: dict[int, int], config: dict) -> pathlib.Path:
-    """A model of which each token has its follower."""
+def _write_chain(folder: pathlib.Path, follows: dict[int, int], config: dict, scale: float = 1) -> pathlib.Path:
+    """A model of which each token has its follower; its logits are in proportion to `scale`."""
     rng = np.random.default_rng(7)
     embed = rng.normal(size=(config["vocab_size"], HIDDEN)).astype(np.float32)
     embed /= np.linalg.norm(embed, axis=1, keepdims=True)
-    lm_head = embed.copy()
+    lm_head = scale * embed
     for token in {*follows, *follows.values()}:
         lm_head[token] = 0
     for token, follower in follows.items():
-        lm_head[follower] += embed[token]
+        lm_head[follower] += scale * embed[token]
     weights = random_layers(rng, config)
     for name, tensor in weights.items():
         if "o_proj" in name or "down_proj" in name:

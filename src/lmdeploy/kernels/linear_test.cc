@@ -540,7 +540,7 @@ TEST_P(CudaBatchInvariantTest, ARowIsTheSameInAnyBatch) {
   const auto weight = pack(kernels, random_weight(rng, dtype, kRows, cols));
   const TestTensor x = random_tensor(rng, dtype_of(backend), kAll, cols);
   const auto multiply = [&](const TestTensor& out, const TestTensor& glu, int64_t first, int64_t count) {
-    const TestTensor up(dtype_of(backend), count, kRows / 2);
+    const TestTensor up(dtype_of(backend), count, kRows);
     kernels.linear(out.view().slice_rows(first, count), x.view().slice_rows(first, count), *weight);
     kernels.linear_glu(glu.view().slice_rows(first, count), up, x.view().slice_rows(first, count), *weight,
                        std::nullopt, Activation::kSilu);

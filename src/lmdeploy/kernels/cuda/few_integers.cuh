@@ -78,7 +78,7 @@ void launch_few_integers(const FewTokensArgs& args, int64_t token_tiles, const W
 template <typename T, int kBits>
 void run_few_integers(const FewTokensArgs& args, const IntegerFormat& format, cudaStream_t stream) {
   with_integers_of<kBits>(format, [&]<typename W>(Type<W>) {
-    const bool one = args.tokens <= 8;
+    const bool one = args.tokens <= 8 && !args.one_order;
     if (args.glu && one)
       launch_few_integers<T, W, 1, true>(args, 1, OneWeight(), stream);
     else if (args.glu)
@@ -94,7 +94,7 @@ template <typename T, int kBits>
 void run_expert_integers(const FewTokensArgs& args, const ExpertWeights& experts, const IntegerFormat& format,
                          cudaStream_t stream) {
   with_integers_of<kBits>(format, [&]<typename W>(Type<W>) {
-    if (args.tokens <= 8 * experts.count)
+    if (args.tokens <= 8 * experts.count && !args.one_order)
       launch_few_integers<T, W, 1, false>(args, args.tokens / 8 + experts.count, experts, stream);
     else
       launch_few_integers<T, W, 2, false>(args, args.tokens / 16 + experts.count, experts, stream);

@@ -19,6 +19,8 @@ struct FewTokensArgs {
   int rows, cols, tokens;
   /// glu() of the product, whose first half of `rows` are gates. `out` is of T then.
   std::optional<Activation> glu = std::nullopt;
+  /// The order of a sum does not depend on the number of tokens.
+  bool one_order = false;
 };
 
 constexpr int kMostFewTokens = 16;

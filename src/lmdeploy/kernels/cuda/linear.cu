@@ -176,7 +176,8 @@ bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPa
                               .rows = static_cast<int>(part.rows),
                               .cols = static_cast<int>(shape.cols),
                               .tokens = static_cast<int>(shape.tokens),
-                              .glu = glu};
+                              .glu = glu,
+                              .one_order = options_.batch_invariant};
   const Meeting meeting = {device_.num_sms, &scratch_, reinterpret_cast<int32_t*>(arrivals_.data())};
   run_few(args, x.dtype(), part.integers, meeting, options_.batch_invariant, stream_);
   check_launch("linear", {shape.tokens, shape.rows, shape.cols});
@@ -194,7 +195,8 @@ bool CudaKernels::multiply_experts(TensorView out, ConstTensorView x, const Weig
                               .out_dtype = out.dtype(),
                               .rows = static_cast<int>(part.rows),
                               .cols = static_cast<int>(shape.cols),
-                              .tokens = static_cast<int>(shape.tokens)};
+                              .tokens = static_cast<int>(shape.tokens),
+                              .one_order = options_.batch_invariant};
   with_type_and_bits(x.dtype(), part.integers.bits,
                      [&]<typename T, int kBits>(Type<T>, std::integral_constant<int, kBits>) {
                        run_expert_integers<T, kBits>(args, experts, part.integers, stream_);

@@ -95,29 +95,25 @@ __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_
     const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block) {
 #if LMDEPLOY_HAS_MMA
   using Memory = NarrowMemory<Format>;
-  constexpr int kCols = Format::kDim / kNarrowWarps, kSpanTiles = kSpan / kTileKeys;
+  constexpr int kCols = Format::kDim / kNarrowWarps;
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<Memory*>(raw_memory);
   const int kv_head = static_cast<int>(blockIdx.y);
   const AttentionTile tile = find_attention_tile<kWarpRows>(a, static_cast<int>(blockIdx.x));
   if (tile.num_rows == 0 || tile.sequence_rows > most_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
-  const int first_span = keys.first / kSpan, end_span = (keys.end + kSpan - 1) / kSpan;
-  const int first = max(first_span, static_cast<int>(blockIdx.z) * spans_per_block),
-            end = min(end_span, (static_cast<int>(blockIdx.z) + 1) * spans_per_block);
-  if (first >= end) return wait_for_previous_kernel();
-  const int first_tile = max(keys.first_tile(), first * kSpanTiles),
-            end_tile = min(keys.end_tile(), end * kSpanTiles);
-  const int item = static_cast<int>(blockIdx.x * gridDim.y + blockIdx.y);
+  const BlockSpans spans(keys, spans_per_block);
+  if (spans.none) return wait_for_previous_kernel();
   const LaneRows rows(a, tile, kv_head, 0);
   typename Memory::Ring ring(a, tile, keys, kv_head,
-                             reinterpret_cast<std::byte*>(raw_memory) + Memory::kBytes, first_tile, end_tile);
+                             reinterpret_cast<std::byte*>(raw_memory) + Memory::kBytes, spans.first_tile,
+                             spans.end_tile);
   const typename Format::Queries q(a, tile, rows);
   NarrowSums<Format> sums;
   Sums<kCols> total;
   sums.clear();
   total.clear();
-  for (int t = first_tile; t < end_tile; ++t) {
+  for (int t = spans.first_tile; t < spans.end_tile; ++t) {
     const int first_key = t * kTileKeys;
     const std::byte* loaded = ring.take();
     if (Sight(rows, first_key, kTileKeys).all)
@@ -125,7 +121,7 @@ __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_
     else
       attend_shared_tile<Format, true>(a, rows, q, loaded, first_key, memory, sums);
     ring.release();
-    if ((t + 1) % kSpanTiles != 0 && t + 1 < end_tile) continue;
+    if (!spans.ends_span(t)) continue;
     if (a.partials != nullptr) {
       store_partial<Format>(a, tile, rows, kv_head, t / kSpanTiles, sums);
     } else {
@@ -141,8 +137,7 @@ __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_
     sums.clear();
   }
   if (a.partials == nullptr) return store_rows<Format>(a, tile, rows, total, thread() / 32 * (kCols / 8));
-  const int blocks = (end_span - 1) / spans_per_block - first_span / spans_per_block + 1;
-  finish_split<typename Format::T>(a, tile, kv_head, item, blocks, first_span, end_span);
+  finish_split<typename Format::T>(a, tile, kv_head, spans);
 #endif
 }
 

@@ -12,7 +12,6 @@ namespace lmdeploy::cuda {
 namespace {
 
 constexpr int kSpanRows = 8;
-constexpr int kSpanTiles = kSpan / kTileKeys;
 
 /// A warp's place in shared memory for one tile. Keys and values are copied and waited for by themselves:
 /// while one half is read the other one is on its way.
@@ -268,8 +267,7 @@ __device__ void store_few_rows(const AttentionArgs& a, const AttentionTile& tile
   });
 }
 
-/// `most_rows`: sequences of more are the wide kernel's. blockIdx.z has the spans from z * spans_per_block
-/// on.
+/// `most_rows`: sequences of more are the wide kernel's.
 template <typename Format>
 __global__ __launch_bounds__(32, Format::kSpanBlocks) void span_attention_kernel(
     const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block) {
@@ -279,30 +277,24 @@ __global__ __launch_bounds__(32, Format::kSpanBlocks) void span_attention_kernel
   const AttentionTile tile = find_attention_tile<kSpanRows>(a, static_cast<int>(blockIdx.x));
   if (tile.num_rows == 0 || tile.sequence_rows > most_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
-  const int first_span = keys.first / kSpan, end_span = (keys.end + kSpan - 1) / kSpan;
-  const int first = max(first_span, static_cast<int>(blockIdx.z) * spans_per_block),
-            end = min(end_span, (static_cast<int>(blockIdx.z) + 1) * spans_per_block);
-  if (first >= end) return wait_for_previous_kernel();
-  const int first_tile = max(keys.first_tile(), first * kSpanTiles),
-            end_tile = min(keys.end_tile(), end * kSpanTiles);
-  const int item = static_cast<int>(blockIdx.x * gridDim.y + blockIdx.y);
-  const int blocks = (end_span - 1) / spans_per_block - first_span / spans_per_block + 1;
-  TileMemory<Format> memory(a, tile, keys, kv_head, reinterpret_cast<std::byte*>(raw_memory), first_tile,
-                            end_tile);
+  const BlockSpans spans(keys, spans_per_block);
+  if (spans.none) return wait_for_previous_kernel();
+  TileMemory<Format> memory(a, tile, keys, kv_head, reinterpret_cast<std::byte*>(raw_memory),
+                            spans.first_tile, spans.end_tile);
   const typename Format::template QueryRows<1> q(a, tile, LaneRows(a, tile, kv_head, 0));
   const typename Format::ProductUnits units(q);
   const LaneRows rows(a, tile, kv_head, 0, lane() % 4 * 2, 1);
   FewSums<Format::kDim> sums;
   sums.clear();
-  for (int t = first_tile; t < end_tile; ++t) {
+  for (int t = spans.first_tile; t < spans.end_tile; ++t) {
     attend_few<Format>(a, rows, q, units, memory, t * kTileKeys, sums);
-    if ((t + 1) % kSpanTiles != 0 && t + 1 < end_tile) continue;
+    if (!spans.ends_span(t)) continue;
     sums.finish_span();
-    if (end_span - first_span == 1) return store_few_rows<Format>(a, tile, rows, sums);
+    if (spans.end_span - spans.first_span == 1) return store_few_rows<Format>(a, tile, rows, sums);
     store_few_partials<Format>(a, tile, rows, kv_head, t / kSpanTiles, sums);
     sums.clear();
   }
-  finish_split<typename Format::T>(a, tile, kv_head, item, blocks, first_span, end_span);
+  finish_split<typename Format::T>(a, tile, kv_head, spans);
 #endif
 }
 

@@ -17,16 +17,40 @@ __device__ inline float* partial_row(const AttentionArgs& a, const AttentionTile
   return a.partials + ((int64_t{kv_head} * a.num_spans + span) * a.partial_rows + of_all) * partial_stride(a);
 }
 
-/// Joins the spans of a tile, in order: by the last of the `blocks` that share it. All threads call it.
+constexpr int kSpanTiles = kSpan / kTileKeys;
+
+/// What keys of a sequence are a block's, which has spans_per_block spans from blockIdx.z * spans_per_block
+/// on.
+struct BlockSpans {
+  int first_span, end_span;  // of the sequence
+  int first_tile, end_tile;  // of the block
+  int blocks;                // that share the sequence
+  bool none;                 // the block has no keys
+
+  __device__ BlockSpans(const Keys& keys, int spans_per_block)
+      : first_span(keys.first / kSpan), end_span((keys.end + kSpan - 1) / kSpan) {
+    const int first = max(first_span, static_cast<int>(blockIdx.z) * spans_per_block),
+              end = min(end_span, (static_cast<int>(blockIdx.z) + 1) * spans_per_block);
+    none = first >= end;
+    first_tile = max(keys.first_tile(), first * kSpanTiles);
+    end_tile = min(keys.end_tile(), end * kSpanTiles);
+    blocks = (end_span - 1) / spans_per_block - first_span / spans_per_block + 1;
+  }
+  /// Whether tile t is the last one of a span, or the block's last.
+  __device__ bool ends_span(int t) const { return (t + 1) % kSpanTiles == 0 || t + 1 == end_tile; }
+};
+
+/// Joins the spans of a tile, in order: by the last of the blocks that share it. All threads call it.
 template <typename T>
-__device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int item,
-                             int blocks, int first_span, int end_span) {
+__device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, int kv_head,
+                             const BlockSpans& spans) {
   __shared__ int is_last;
+  const int item = static_cast<int>(blockIdx.x * gridDim.y + blockIdx.y);
   __threadfence();
   __syncthreads();
-  if (blocks > 1) {
+  if (spans.blocks > 1) {
     if (thread() == 0) {
-      is_last = atomicAdd(a.arrivals + item, 1) == blocks - 1;
+      is_last = atomicAdd(a.arrivals + item, 1) == spans.blocks - 1;
       if (is_last) a.arrivals[item] = 0;
       __threadfence();
     }
@@ -38,7 +62,7 @@ __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, 
     const int row = i / each, d = i % each * 4;
     float values[4] = {}, sum = 0, max = -INFINITY;
 #pragma unroll 4
-    for (int span = first_span; span < end_span; ++span) {
+    for (int span = spans.first_span; span < spans.end_span; ++span) {
       const float* partial = partial_row(a, tile, kv_head, span, row);
       const float2 max_and_sum = __ldcg(reinterpret_cast<const float2*>(partial + a.head_dim));
       const float4 more = __ldcg(reinterpret_cast<const float4*>(partial + d));

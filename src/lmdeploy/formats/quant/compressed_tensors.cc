@@ -31,11 +31,7 @@ void decode(const Packed& p, const IntegerColumns& columns, const Checkpoint& ba
     }
     for (size_t k = 0; k < row.q.size(); ++k)
       row.q[k] = static_cast<int16_t>(packed_integer(q + o * p.words(), 1, columns.input(k), p.bits) - sign);
-    std::byte* out = weight + o * row_bytes(columns.dtype, p.in);
-    if (columns.groups.empty())
-      row.write(columns.dtype, p.group_size, out);
-    else
-      row.write(columns.groups, reinterpret_cast<float*>(out));
+    row.write(columns, p.group_size, weight + o * row_bytes(columns.dtype, p.in));
   }
 }
 

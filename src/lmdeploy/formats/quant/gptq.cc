@@ -30,11 +30,7 @@ void decode(const Gptq& gptq, const IntegerColumns& columns, const Checkpoint& b
     }
     for (size_t k = 0; k < row.q.size(); ++k)
       row.q[k] = static_cast<int16_t>(packed_integer(q + o, gptq.out, columns.input(k), gptq.bits) - sign);
-    std::byte* out = weight + o * row_bytes(columns.dtype, gptq.in);
-    if (columns.groups.empty())
-      row.write(columns.dtype, gptq.group_size, out);
-    else
-      row.write(columns.groups, reinterpret_cast<float*>(out));
+    row.write(columns, gptq.group_size, weight + o * row_bytes(columns.dtype, gptq.in));
   }
 }
 

@@ -116,10 +116,12 @@ void IntegerRow::write(DType dtype, int64_t group_size, std::byte* out) const {
   }
 }
 
-void IntegerRow::write(std::span<const int32_t> groups, float* out) const {
+void IntegerRow::write(const IntegerColumns& columns, int64_t group_size, std::byte* out) const {
+  if (columns.groups.empty()) return write(columns.dtype, group_size, out);
+  auto* const values = reinterpret_cast<float*>(out);
   for (size_t k = 0; k < q.size(); ++k) {
-    const auto group = static_cast<size_t>(groups[k]);
-    out[k] = static_cast<float>(q[k] - zeros[group]) * scales[group];
+    const auto group = static_cast<size_t>(columns.groups[k]);
+    values[k] = static_cast<float>(q[k] - zeros[group]) * scales[group];
   }
 }
 

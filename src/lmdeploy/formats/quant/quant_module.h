@@ -66,6 +66,15 @@ class QuantModule {
 /// them as they are, or f32.
 DType integer_kind(int bits, int64_t group_size, int64_t num_inputs);
 
+/// How the columns of integers in groups are kept.
+struct IntegerColumns {
+  DType dtype;
+  ColumnOrder order = nullptr;       // inputs sorted by group
+  std::vector<int32_t> groups = {};  // of each input, where f32 keeps them as they are
+  /// That column k stands for.
+  int64_t input(size_t k) const { return order ? (*order)[k] : static_cast<int64_t>(k); }
+};
+
 /// One row of integers: scale * (q - zero), scale and zero for each run of `group_size` inputs.
 struct IntegerRow {
   std::vector<int16_t> q;
@@ -78,8 +87,8 @@ struct IntegerRow {
         scales(static_cast<size_t>(num_groups)) {}
   /// As a row of `dtype`, one that integer_kind() gave.
   void write(DType dtype, int64_t group_size, std::byte* out) const;
-  /// As f32, where input k is of group groups[k].
-  void write(std::span<const int32_t> groups, float* out) const;
+  /// As a row of columns.dtype.
+  void write(const IntegerColumns& columns, int64_t group_size, std::byte* out) const;
 };
 
 constexpr std::initializer_list<DType> kScaleTypes = {DType::kF32, DType::kF16, DType::kBF16};
@@ -95,16 +104,8 @@ inline int packed_integer(const uint32_t* words, int64_t stride, int64_t n, int 
   if (shift + bits > 32) value |= words[(bit / 32 + 1) * stride] << (32 - shift);
   return static_cast<int>(value & ((1u << bits) - 1));
 }
-/// How the columns of integers in groups are kept.
-struct IntegerColumns {
-  DType dtype;
-  ColumnOrder order = nullptr;       // inputs sorted by group
-  std::vector<int32_t> groups = {};  // of each input, where f32 keeps them as they are
-  /// That column k stands for.
-  int64_t input(size_t k) const { return order ? (*order)[k] : static_cast<int64_t>(k); }
-};
 /// Of a module with `groups` groups of `group_size` of its inputs, g_idx [inputs] saying which is whose
-/// ("act- order"); without it input k is of group k / group_size. Throws Error(kInvalidData) for a group that
+/// ("act-order"); without it input k is of group k / group_size. Throws Error(kInvalidData) for a group that
 /// is not from 0 to groups - 1.
 IntegerColumns integer_columns(const QuantModule& module, std::optional<size_t> g_idx, int bits,
                                int64_t groups, int64_t group_size);

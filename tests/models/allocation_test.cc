@@ -67,7 +67,7 @@ class Counted final : public Model {
 
 class Allocation : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Allocation, NoneInASecondRunOfTheSameSteps) {
+TEST_P(Allocation, NoneOnceTheSameStepsHaveRun) {
   const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(2), {});
   Draw draw(7);
   const MemoryCheckpoint checkpoint = make_random_family(family_config(GetParam(), draw), 7);
@@ -76,8 +76,12 @@ TEST_P(Allocation, NoneInASecondRunOfTheSameSteps) {
   const std::vector<int> prompt = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6};
   runner.greedy(0, prompt, 8);
   EXPECT_GT(num_allocations, 0) << "the counter works: first steps grow their buffers";
-  num_allocations = 0;
-  runner.greedy(0, prompt, 8);
+  // A thread's own buffers grow with its first piece of work, which it may miss for some runs.
+  constexpr int kMostRuns = 50;
+  for (int run = 0; run < kMostRuns && num_allocations > 0; ++run) {
+    num_allocations = 0;
+    runner.greedy(0, prompt, 8);
+  }
   EXPECT_EQ(num_allocations, 0);
 }
 

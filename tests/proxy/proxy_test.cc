@@ -11,6 +11,7 @@
 #include "../http/raw_client.h"
 #include "../http/tls_client.h"
 #include "fake_node.h"
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/core/json.h"
 
 namespace lmdeploy::testing {
@@ -40,6 +41,10 @@ ProxyOptions quick_probes(ProxyOptions options = {}) {
 const std::string kBody = R"({"model": "m", "messages": "hi"})";
 const std::string kStream = R"({"model": "m", "messages": "hi", "stream": true})";
 const char* const kChat = "/v1/chat/completions";
+
+std::string chat_request(const std::string& body) {
+  return cat("POST ", kChat, " HTTP/1.1\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
+}
 
 /// A proxy and what tests ask of it.
 class Front {
@@ -242,8 +247,7 @@ TEST(Proxy, F75_AClientThatLeavesEndsTheNodesWork) {
     const int gone = node.num_gone();
     node.hold_after(chunks);
     RawClient client = front.connect();
-    client.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kStream.size()) +
-                "\r\n\r\n" + kStream);
+    client.send(chat_request(kStream));
     if (chunks > 0) client.read_head();
     poll_until("the request", [&] { return node.num_requests() > gone; });
     client.close();
@@ -580,8 +584,7 @@ TEST(Proxy, ManyStreamsAndNothingIsLeft) {
   std::vector<RawClient> clients;
   for (int i = 0; i < 200; ++i) {
     clients.push_back(front.connect());
-    clients.back().send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " +
-                        std::to_string(kStream.size()) + "\r\n\r\n" + kStream);
+    clients.back().send(chat_request(kStream));
   }
   poll_until("200 streams", [&] { return one.num_requests() + two.num_requests() == 200; });
   for (int i = 0; i < 50; ++i) clients[static_cast<size_t>(i)].reset();  // some leave
@@ -611,8 +614,7 @@ TEST(Proxy, DrainWaitsForStreams) {
   front.add(node);
   node.hold_after(1);
   RawClient client = front.connect();
-  client.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kStream.size()) +
-              "\r\n\r\n" + kStream);
+  client.send(chat_request(kStream));
   poll_until("the stream", [&] { return node.num_requests() == 1; });
   bool drained = false;
   std::thread thread([&] { drained = front->drain(std::chrono::minutes(1)); });
@@ -635,13 +637,11 @@ TEST(Proxy, WhatADrainCutsOffHearsOfIt) {
   front.add(node);
   node.hold_after(0);
   RawClient whole = front.connect();
-  whole.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kBody.size()) +
-             "\r\n\r\n" + kBody);
+  whole.send(chat_request(kBody));
   poll_until("the request", [&] { return node.num_requests() == 1; });
   node.hold_after(1);
   RawClient stream = front.connect();
-  stream.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(kStream.size()) +
-              "\r\n\r\n" + kStream);
+  stream.send(chat_request(kStream));
   poll_until("the stream", [&] { return node.num_requests() == 2; });
   std::string begin;
   while (begin.find(FakeNode::chunk(0)) == std::string::npos) begin += stream.read_some();

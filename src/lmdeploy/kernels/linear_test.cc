@@ -170,7 +170,7 @@ class LinearKindTest : public ::testing::TestWithParam<std::tuple<Backend, DType
 int64_t most_of_same_bits(Backend backend, DType dtype) {
   constexpr std::array kReadByRow = {DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
   if (!is_cuda(backend) || !is_quantized(dtype)) return 70;
-  return std::ranges::find(kReadByRow, dtype) != kReadByRow.end() ? 4 : 16;
+  return std::ranges::find(kReadByRow, dtype) != kReadByRow.end() ? 4 : 8;
 }
 
 // The seam's promise: a row's result is bit-equal in any batch.

@@ -38,12 +38,12 @@ std::string error_type(int status) {
   return status < 500 ? "invalid_request_error" : "server_error";
 }
 
-constexpr std::string_view kPrefix = "gen_config.";
+constexpr std::string_view kFieldPrefix = "gen_config.";
 
 std::string field_of(const std::string& message) {
-  if (!message.starts_with(kPrefix)) return {};
-  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", kPrefix.size());
-  return message.substr(kPrefix.size(), end == std::string::npos ? end : end - kPrefix.size());
+  if (!message.starts_with(kFieldPrefix)) return {};
+  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", kFieldPrefix.size());
+  return message.substr(kFieldPrefix.size(), end == std::string::npos ? end : end - kFieldPrefix.size());
 }
 
 int status_of(ErrorCode code) {
@@ -74,7 +74,7 @@ void refuse_field(const std::string& param, const std::string& message) {
 
 ApiErrorInfo to_api_error(ErrorCode code, const std::string& message) {
   ApiErrorInfo info{status_of(code), message, field_of(message), {}};
-  if (!info.param.empty()) info.message.erase(0, kPrefix.size());  // a request has its fields at its top
+  if (!info.param.empty()) info.message.erase(0, kFieldPrefix.size());  // a request has its fields at its top
   if (code == ErrorCode::kUnsupported) info.code = "unsupported_feature";
   if (info.status == 503) info.retry_after_s = 1;
   return info;

@@ -127,7 +127,7 @@ class CpuKernels final : public Kernels {
   int64_t pack_grain(int64_t cols) const;
   /// Panels [begin, end) of a weight times packed tokens; `out` and `bias` are those of the weight's row 0.
   void run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
-                  const float* bias, float* out, int64_t out_stride, int worker) const;
+                  const float* bias, float* out, int64_t out_stride) const;
   /// Fills expert_tasks_ with the experts that have rows.
   void plan_experts(ConstTensorView x, std::span<const PackedWeight* const> experts,
                     ConstTensorView expert_start, const std::optional<ConstTensorView>& bias) const;

@@ -83,14 +83,7 @@ struct LinearRange {
   float* out;          // [tokens, rows], at the range's first row
   int64_t out_stride;  // floats
   int64_t rows;        // that exist; the last panel may be padded
-  float* scratch;      // kLinearScratch floats of this thread, 64-byte aligned
 };
-/// A decoded panel of kColumnBlock columns, its scales and mins, and the totals of kPanelChunk panels.
-constexpr int64_t kTokenChunk = 128;
-constexpr int64_t kPanelChunk = 8;
-constexpr int64_t kLinearScratch =
-    16 * (kColumnBlock + 2 * kColumnBlock / 16 + kPanelChunk * (kTokenChunk + 16));
-
 /// Attention of some rows of one sequence and the query heads of one kv head over the keys [first_key,
 /// end_key): the running maximum, sum and weighted values of an online softmax.
 struct AttentionSpan {

@@ -109,8 +109,7 @@ PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t c
 }
 
 void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
-                            const float* bias, float* out, int64_t out_stride, int worker) const {
-  float* scratch = thread_scratch_[static_cast<size_t>(worker)].floats(kLinearScratch);
+                            const float* bias, float* out, int64_t out_stride) const {
   for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
     const int64_t row = panel * kPanelRows;
     const auto product = in_int8() && has_integers(part.kind) ? ops_.linear_int8 : ops_.linear;
@@ -122,8 +121,7 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
              .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
              .out = out + part.first_row + row,
              .out_stride = out_stride,
-             .rows = std::min(part.rows - row, num_panels * kPanelRows),
-             .scratch = scratch});
+             .rows = std::min(part.rows - row, num_panels * kPanelRows)});
   });
 }
 
@@ -135,9 +133,9 @@ void CpuKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight
   for_pieces(packed.num_tiles, pack_grain(x.cols()), [&](int, int64_t begin, int64_t end) {
     ops_.pack_tokens(packed, x.row<float>(0), row_floats(x), begin, end);
   });
-  for_pieces(w.num_panels(), 1, [&](int worker, int64_t begin, int64_t end) {
+  for_pieces(w.num_panels(), 1, [&](int, int64_t begin, int64_t end) {
     run_panels(w, begin, end, packed, bias ? bias->row<float>(0) : nullptr, out.row<float>(0),
-               row_floats(out), worker);
+               row_floats(out));
   });
 }
 
@@ -185,7 +183,7 @@ void CpuKernels::do_expert_linear(TensorView out, ConstTensorView x,
     }
   });
   // Pieces of equal cost; a panel belongs to the piece in which its cost begins.
-  for_pieces(tasks.back().end_cost(), 1, [&](int worker, int64_t begin, int64_t end) {
+  for_pieces(tasks.back().end_cost(), 1, [&](int, int64_t begin, int64_t end) {
     for (const ExpertTask& task : tasks) {
       const auto panel_at = [&task](int64_t cost) {
         const int64_t panel = (cost - task.cost_before + task.panel_cost - 1) / task.panel_cost;
@@ -194,7 +192,7 @@ void CpuKernels::do_expert_linear(TensorView out, ConstTensorView x,
       const int64_t from = panel_at(begin), to = panel_at(end);
       if (from < to)
         run_panels(*task.weight, from, to, task.tokens, task.bias, out.row<float>(task.first_row),
-                   row_floats(out), worker);
+                   row_floats(out));
     }
   });
 }

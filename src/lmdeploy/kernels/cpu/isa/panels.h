@@ -16,12 +16,12 @@ struct F32Panel {
   static constexpr bool kScaled = false;
   static constexpr bool kHasMin = false;
   static constexpr bool kShifted = false;
-  static constexpr bool kSlowDecode = false;
   using Word = Row16;
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
     return load16(reinterpret_cast<const float*>(panel) + (group * kGroup + word) * kPanelRows);
   }
   static LMD_INLINE Row16 column(const Word& word, int) { return word; }
+  template <bool kAlone>
   static LMD_INLINE void prefetch(const std::byte*, int64_t) {}
 };
 
@@ -54,10 +54,12 @@ struct QuantPanel {
 
   /// Asks for a group's share of the bytes kAhead further on: the planes of a large unit are read side by
   /// side, which the processor does not see as streams (Q4_K 57 to 92 % of the read bandwidth, Q6_K 40 to 85
-  /// %).
+  /// %). Nor does it read far enough ahead where one panel is read alone (Q4_0 times 8 tokens 44 to 63 % of
+  /// the products' limit); where several are, asking costs more than it gains.
+  template <bool kAlone>
   static LMD_INLINE void prefetch(const std::byte* panel, int64_t group) {
     constexpr int64_t kAhead = 4096, kShare = kUnit.bytes / kGroups;
-    if constexpr (kGroups > 1)
+    if constexpr (kGroups > 1 || kAlone)
       for (int64_t i = 0; i < kShare; i += 64) __builtin_prefetch(panel + group * kShare + kAhead + i);
   }
 
@@ -83,7 +85,6 @@ struct BytePanel : QuantPanel<kUnit, 0, false> {
   using Base = QuantPanel<kUnit, 0, false>;
   static constexpr int kWord = 8;
   static constexpr bool kShifted = false;
-  static constexpr bool kSlowDecode = false;
   static constexpr int kMaxInteger = 128;  // its magnitude
   static constexpr bool kSigned = true;
   static constexpr int kIntegerBias = 0;
@@ -112,7 +113,6 @@ struct BytePanel : QuantPanel<kUnit, 0, false> {
 struct F8Panel : QuantPanel<kF8G64Unit, 0, false> {
   static constexpr int kWord = 2;
   static constexpr bool kShifted = false;
-  static constexpr bool kSlowDecode = false;
 
   struct Word {
     VecU16 v[kVecs];
@@ -139,7 +139,6 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   using Base = QuantPanel<kUnit, kBias, kBiasInMin>;
   static constexpr int kWord = 8;
   static constexpr bool kShifted = true;
-  static constexpr bool kSlowDecode = kUnit.high_bits > 0;
   static constexpr uint32_t kHighMask = ((1u << kUnit.high_bits) - 1) << 4;
   static constexpr int kMaxInteger = (16 << kUnit.high_bits) - 1;
   static constexpr bool kSigned = false;

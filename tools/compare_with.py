@@ -3,7 +3,7 @@
 
     compare_with.py MODEL.gguf --peer llama.cpp/build/bin/llama-bench [--rounds 5] [--prompt 512] [--decode 128]
                     [--depth 0] [--threads N] [--dtype auto] [--program build/release/src/lmdeploy/cli/lmdeploy]
-                    [--layer forward] [--max-load 0.3] [--wait 120] [--own-arguments "--int8-activations true"]
+                    [--layer forward] [--max-load 0.3] [--wait 120] [--own-arguments "--rounded-activations true"]
                     [--peer-arguments "-fa 1"]
 
 PEER takes llama-bench's arguments (-m MODEL -p PROMPT -n DECODE -d DEPTH -t THREADS -r 1 -o json) and prints its JSON:

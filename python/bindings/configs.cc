@@ -39,7 +39,7 @@ void bind_pipeline_config(nb::module_& m) {
       .def_rw("max_prefill_iters", &C::max_prefill_iters, nb::arg().none())
       .def_rw("num_threads", &C::num_threads)
       .def_rw("deterministic", &C::deterministic)
-      .def_rw("int8_activations", &C::int8_activations, nb::arg().none())
+      .def_rw("rounded_activations", &C::rounded_activations, nb::arg().none())
       .def_rw("chat_template", &C::chat_template)
       .def(
           "set_speculative",

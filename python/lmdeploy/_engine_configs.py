@@ -72,9 +72,9 @@ class TurbomindEngineConfig(Config):
         num_threads: CPU threads; 0: all CPUs this process may use.
         deterministic: The same tokens and log probabilities whatever else runs, to the last bit. On the CPU it is
             always so, at no cost; on a GPU products are slower.
-        int8_activations: On the CPU, products with quantised weights in bytes: the activations of 32 inputs are
-            rounded to int8 with a scale of their own. None: for models of 10^9 weights or more, unless ``dtype`` is
-            ``float32``.
+        rounded_activations: On the CPU, round activations for products with quantised weights to int8, a scale for
+            32 of them, and with bf16 weights to bf16 where the processor multiplies that. None: for models of 10^9
+            weights or more, unless ``dtype`` is ``float32``.
 
     The other fields are LMDeploy's; opening a pipeline refuses those it cannot honour, by name.
 
@@ -127,7 +127,7 @@ class TurbomindEngineConfig(Config):
     model_name: str | None = None
     device_type: str = "auto"
     num_threads: int = 0
-    int8_activations: bool | None = None
+    rounded_activations: bool | None = None
     deterministic: bool = False
 
     def _validate(self) -> None:
@@ -208,7 +208,7 @@ class PytorchEngineConfig(Config):
     model_name: str = ""
     eviction_type: str = "recompute"
     num_threads: int = 0
-    int8_activations: bool | None = None
+    rounded_activations: bool | None = None
     deterministic: bool = False
 
     def _validate(self) -> None:

@@ -39,7 +39,7 @@ def _rules(used: str, others: dict[Rule, str]) -> dict[str, Rule]:
 TURBOMIND = _rules(
     "dtype session_len max_batch_size cache_max_entry_count cache_block_seq_len enable_prefix_caching quant_policy "
     "rope_scaling_factor use_logn_attn max_prefill_token_num num_tokens_per_iter max_prefill_iters hf_overrides "
-    "device_type num_threads deterministic int8_activations model_format download_dir revision",
+    "device_type num_threads deterministic rounded_activations model_format download_dir revision",
     {
         _ONE_DEVICE: "tp dp cp ep device_num attn_tp_size attn_cp_size attn_dp_size mlp_tp_size mlp_dp_size "
                      "outer_dp_size nnodes node_rank dist_init_addr devices",
@@ -57,7 +57,7 @@ TURBOMIND = _rules(
 PYTORCH = _rules(
     "dtype session_len max_batch_size cache_max_entry_count block_size num_gpu_blocks max_prefill_token_num "
     "enable_prefix_caching device_type quant_policy hf_overrides num_threads model_format logprobs_mode download_dir "
-    "int8_activations deterministic revision",
+    "rounded_activations deterministic revision",
     {
         _ONE_DEVICE: "tp dp dp_rank ep attn_tp_size mlp_tp_size moe_tp_size",
         _NOT_YET: "adapters empty_init enable_microbatch enable_eplb enable_return_routed_experts dllm_block_length "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SEED_MASK = (1 << 64) - 1
 
 # Fields that have the same name and meaning on both sides; None leaves the native default.
-_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "num_threads", "int8_activations",
+_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "num_threads", "rounded_activations",
                     "deterministic")
 # The same; those that are not given may come from a converted workspace's config.
 _ENGINE_FIELDS = ("session_len", "max_batch_size", "cache_max_entry_count", "enable_prefix_caching",

@@ -166,7 +166,7 @@ def test_turbomind_value_out_of_range(values):
 
 @pytest.mark.parametrize("values", [dict(tp="2"), dict(session_len=1.5), dict(enable_prefix_caching=1),
                                     dict(hf_overrides=[1]), dict(cache_max_entry_count="half"),
-                                    dict(int8_activations="yes")], ids=str)
+                                    dict(rounded_activations="yes")], ids=str)
 def test_turbomind_value_of_wrong_type(values):
     with pytest.raises(ValueError, match=f"TurbomindEngineConfig.{next(iter(values))}"):
         TurbomindEngineConfig(**values)

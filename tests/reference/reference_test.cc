@@ -74,9 +74,9 @@ TEST_P(DemoModel, GreedyTextEqualsTheReferenceUpToANearTie) {
 }
 
 TEST_P(DemoModel, PerplexityIsWithinHalfAPercent) {
-  for (const bool int8_activations : {false, true}) {
-    load({.int8_activations = int8_activations});
-    expect_perplexity(0.005, int8_activations ? " of int8 activations" : "");
+  for (const bool rounded_activations : {false, true}) {
+    load({.rounded_activations = rounded_activations});
+    expect_perplexity(0.005, rounded_activations ? " of int8 activations" : "");
   }
 }
 
@@ -87,13 +87,13 @@ TEST(SecondModel, PerplexityWithInt8ActivationsIsWithinHalfAPercent) {
     GTEST_SKIP() << "needs " << path << ": tools/get_second_model.sh fetches it";
   const auto tokenizer = Tokenizer::load(path);
   double perplexity[2];
-  for (const bool int8_activations : {false, true}) {
+  for (const bool rounded_activations : {false, true}) {
     const auto kernels =
-        make_cpu_kernels(std::make_shared<ThreadPool>(), {.int8_activations = int8_activations});
+        make_cpu_kernels(std::make_shared<ThreadPool>(), {.rounded_activations = rounded_activations});
     const auto checkpoint = open_checkpoint(path);
     const auto model = load_model(*checkpoint, *kernels, {.max_step_tokens = 256, .max_logit_rows = 256});
     const double nll = mean_nll(*model, *kernels, DType::kF16, perplexity_ids(*tokenizer));
-    perplexity[int8_activations ? 1 : 0] = std::exp(nll);
+    perplexity[rounded_activations ? 1 : 0] = std::exp(nll);
   }
   std::printf("perplexity %.5f, of int8 activations %.5f (%+.4f %%)\n", perplexity[0], perplexity[1],
               100 * (perplexity[1] / perplexity[0] - 1));

@@ -28,7 +28,7 @@ _NO_FLAG = ("thread_safe", "empty_init", "model_name")
 def _flag(name: str, value: Any) -> list[str]:
     """A flag as the program takes it; none for None and False."""
     flag = "--" + _FLAGS.get(name, name).strip("_").replace("_", "-")
-    if name == "int8_activations" and value is not None:
+    if name == "rounded_activations" and value is not None:
         return [f"{flag}={str(value).lower()}"]
     if name == "async_":
         return [f"{flag}={int(value)}"]

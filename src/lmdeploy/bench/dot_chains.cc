@@ -39,6 +39,11 @@ LMD_CHAINS(int8_avx512vnni, "avx512bw,avx512vnni", Wide16, "vpdpbusd %2, %3, %0"
 
 }  // namespace
 
+std::string_view to_string(DotChain::Numbers numbers) {
+  if (numbers == DotChain::Numbers::kF32) return "f32";
+  return numbers == DotChain::Numbers::kBF16 ? "bf16" : "int8";
+}
+
 std::vector<DotChain> dot_chains() {
   using Numbers = DotChain::Numbers;
   std::vector<DotChain> chains;

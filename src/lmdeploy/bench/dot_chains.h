@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace lmdeploy {
@@ -13,6 +14,9 @@ struct DotChain {
   int64_t ops;                 // of a step; a multiply-add is two
   void (*run)(int64_t steps);  // on the calling thread
 };
+
+/// "f32", "bf16", "int8"
+std::string_view to_string(DotChain::Numbers numbers);
 
 /// Those that this processor has, the slowest of each kind of number first; none but on x86.
 std::vector<DotChain> dot_chains();

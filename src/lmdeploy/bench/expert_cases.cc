@@ -41,7 +41,7 @@ struct Choice {
 KernelCall prepare_linear(KernelBench& bench, DType dtype, int64_t tokens) {
   const Kernels& kernels = bench.kernels();
   std::vector<const PackedWeight*> weights;
-  for (const auto& expert : bench.cold_weights(dtype, /*int8_activations=*/false, kRows, kCols, kExperts))
+  for (const auto& expert : bench.cold_weights(dtype, /*rounded_activations=*/false, kRows, kCols, kExperts))
     weights.push_back(expert.get());
   weights.resize(kExperts);
   const auto choices = std::make_shared<std::vector<Choice>>();

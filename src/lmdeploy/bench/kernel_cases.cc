@@ -7,15 +7,15 @@
 
 namespace lmdeploy {
 
-const PackedCopies& KernelBench::cold_weights(DType dtype, bool int8_activations, int64_t rows, int64_t cols,
-                                              int64_t least) {
-  const std::string wanted = cat(dtype, int8_activations, rows, "x", cols, "x", least);
+const PackedCopies& KernelBench::cold_weights(DType dtype, bool rounded_activations, int64_t rows,
+                                              int64_t cols, int64_t least) {
+  const std::string wanted = cat(dtype, rounded_activations, rows, "x", cols, "x", least);
   if (kept_ == wanted) return copies_;
   copies_.clear();
   const Tensor weight = random_tensor(dtype, {rows, cols}, /*deviation=*/0.3, /*seed=*/1);
   const ConstTensorView parts[] = {weight};
   const int64_t count = std::max(least, cold_bytes_ / static_cast<int64_t>(weight.bytes()));
-  for (int64_t i = 0; i < count; ++i) copies_.push_back(kernels(int8_activations).pack_weight(parts));
+  for (int64_t i = 0; i < count; ++i) copies_.push_back(kernels(rounded_activations).pack_weight(parts));
   kept_ = wanted;
   return copies_;
 }

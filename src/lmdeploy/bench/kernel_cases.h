@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lmdeploy/bench/dot_chains.h"
 #include "lmdeploy/core/thread_pool.h"
 #include "lmdeploy/kernels/kernels.h"
 
@@ -22,21 +23,21 @@ class KernelBench {
       : threads_(std::make_shared<ThreadPool>(num_threads)), cold_bytes_(cold_bytes) {}
 
   ThreadPool& threads() const { return *threads_; }
-  const Kernels& kernels(bool int8_activations = false) const {
-    return int8_activations ? *in_int8_ : *in_f32_;
+  const Kernels& kernels(bool rounded_activations = false) const {
+    return rounded_activations ? *rounded_ : *in_f32_;
   }
   /// A working set that no cache holds: calls take turns on copies of this many bytes in all.
   int64_t cold_bytes() const { return cold_bytes_; }
   /// Equal matrices of cold_bytes() together, or `least` of them where that is more; the last ones asked for
   /// are kept.
-  const PackedCopies& cold_weights(DType dtype, bool int8_activations, int64_t rows, int64_t cols,
+  const PackedCopies& cold_weights(DType dtype, bool rounded_activations, int64_t rows, int64_t cols,
                                    int64_t least = 1);
 
  private:
   const std::shared_ptr<ThreadPool> threads_;
   const int64_t cold_bytes_;
   const std::unique_ptr<Kernels> in_f32_ = make_cpu_kernels(threads_),
-                                 in_int8_ = make_cpu_kernels(threads_, {.int8_activations = true});
+                                 rounded_ = make_cpu_kernels(threads_, {.rounded_activations = true});
   std::string kept_;  // what copies_ is
   PackedCopies copies_;
 };
@@ -46,7 +47,7 @@ struct KernelCall {
   std::function<void()> run;
   double bytes = 0;  // read and written
   double flops = 0;  // a multiply-add is two
-  bool in_int8 = false;
+  DotChain::Numbers numbers = DotChain::Numbers::kF32;
 };
 
 struct KernelCase {

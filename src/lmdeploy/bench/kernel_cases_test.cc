@@ -36,8 +36,8 @@ TEST(KernelCases, BytesAndOperationsAreThoseOfTheFormula) {
   const KernelCall linear = call("linear/bf16/f32/1536x576/tokens:2");
   EXPECT_EQ(linear.bytes, 2 * 1536 * 576);
   EXPECT_EQ(linear.flops, 2 * 2 * 1536 * 576);
-  EXPECT_FALSE(linear.in_int8);
-  EXPECT_TRUE(call("linear/q8_0/int8/1536x576/tokens:2").in_int8);
+  EXPECT_EQ(linear.numbers, DotChain::Numbers::kF32);
+  EXPECT_EQ(call("linear/q8_0/int8/1536x576/tokens:2").numbers, DotChain::Numbers::kInt8);
   const KernelCall decode = call("attention/f16/llama8b/decode_8x512");
   EXPECT_EQ(decode.bytes, 8 * 512 * 2 * 8 * 128 * 2);
   EXPECT_EQ(decode.flops, 2 * 8 * 512 * 32 * (128 + 128));

@@ -53,9 +53,9 @@ std::string share_text(double share) { return cat(fixed(100 * share, 0), " %"); 
 // The limit that takes longest, and what share of the time it explains.
 std::string share_of_limit(const KernelCall& call, double seconds, const MachineLimits& limits) {
   const double read_s = call.bytes / limits.bytes_per_s;
-  const double peak = call.in_int8 ? limits.int8_ops : limits.f32_ops;
+  const double peak = limits.ops(call.numbers);
   const double dot_s = peak > 0 ? call.flops / peak : 0;
-  if (dot_s > read_s) return cat(share_text(dot_s / seconds), " of ", call.in_int8 ? "int8" : "f32");
+  if (dot_s > read_s) return cat(share_text(dot_s / seconds), " of ", to_string(call.numbers));
   return cat(share_text(read_s / seconds), " of read");
 }
 
@@ -87,7 +87,8 @@ void measure_kernels(const KernelSpeedOptions& options, std::ostream& out) {
   MachineProbe probe(bench.threads(), cold_bytes);
   MachineLimits before = probe.measure();
   out << "limits at first: read " << three_digits(1e-9 * before.bytes_per_s) << " GB/s, f32 "
-      << three_digits(1e-9 * before.f32_ops) << " GFLOP/s, int8 " << three_digits(1e-9 * before.int8_ops)
+      << three_digits(1e-9 * before.f32_ops) << " GFLOP/s, bf16 " << three_digits(1e-9 * before.bf16_ops)
+      << " GFLOP/s, int8 " << three_digits(1e-9 * before.int8_ops)
       << " GOP/s; the share of each line is of the limits measured before and after it\n\n"
       << TextLine()
              .left("kernel", 48)

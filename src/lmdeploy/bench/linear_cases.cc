@@ -1,5 +1,6 @@
 // linear(): bandwidth for few tokens, arithmetic for many, with cold weights.
 #include "lmdeploy/bench/kernel_cases.h"
+#include "lmdeploy/bench/machine_probe.h"
 #include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
@@ -10,18 +11,18 @@ struct LinearShape {
   int64_t cols;
 };
 
-KernelCall prepare(KernelBench& bench, DType dtype, bool int8, LinearShape shape, int64_t tokens) {
-  const PackedCopies& copies = bench.cold_weights(dtype, int8, shape.rows, shape.cols);
+KernelCall prepare(KernelBench& bench, DType dtype, bool rounded, LinearShape shape, int64_t tokens) {
+  const PackedCopies& copies = bench.cold_weights(dtype, rounded, shape.rows, shape.cols);
   const auto x = std::make_shared<Tensor>(filled_tensor({tokens, shape.cols}, 0.5f)),
              out = std::make_shared<Tensor>(DType::kF32, Shape{tokens, shape.rows});
-  const auto run = [&kernels = bench.kernels(int8), &copies, x, out, next = size_t{0}]() mutable {
+  const auto run = [&kernels = bench.kernels(rounded), &copies, x, out, next = size_t{0}]() mutable {
     kernels.linear(*out, *x, *copies[next]);
     next = (next + 1) % copies.size();
   };
   return {.run = run,
           .bytes = static_cast<double>(copies[0]->bytes()),
           .flops = 2.0 * static_cast<double>(tokens * shape.rows * shape.cols),
-          .in_int8 = int8};
+          .numbers = numbers_of(dtype, rounded)};
 }
 
 }  // namespace
@@ -34,12 +35,14 @@ void add_linear_cases(KernelCases& cases) {
         DType::kQ6_K, DType::kU4G128, DType::kI8G64, DType::kF8G64, DType::kBF16, DType::kF16, DType::kF32}) {
     for (const LinearShape& shape : kShapes) {
       if (shape.cols % block_size(dtype) != 0) continue;
-      for (const bool int8 : {false, true}) {
-        if (int8 && (!is_quantized(dtype) || dtype == DType::kF8G64)) continue;
+      for (const bool rounded : {false, true}) {
+        const DotChain::Numbers numbers = numbers_of(dtype, rounded);
+        if (rounded && numbers == DotChain::Numbers::kF32) continue;
         for (const int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
-          cases.push_back({cat("linear/", dtype, int8 ? "/int8/" : "/f32/", shape.rows, "x", shape.cols,
-                               "/tokens:", tokens),
-                           [=](KernelBench& bench) { return prepare(bench, dtype, int8, shape, tokens); }});
+          cases.push_back(
+              {cat("linear/", dtype, '/', to_string(numbers), '/', shape.rows, "x", shape.cols,
+                   "/tokens:", tokens),
+               [=](KernelBench& bench) { return prepare(bench, dtype, rounded, shape, tokens); }});
         }
       }
     }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "lmdeploy/bench/dot_chains.h"
 #include "lmdeploy/bench/measure.h"
+#include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
 namespace {
@@ -28,7 +28,17 @@ double ops_per_s(ThreadPool& threads, DotChain::Numbers numbers) {
 MachineLimits mean_of(const MachineLimits& before, const MachineLimits& after) {
   return {.bytes_per_s = (before.bytes_per_s + after.bytes_per_s) / 2,
           .f32_ops = (before.f32_ops + after.f32_ops) / 2,
+          .bf16_ops = (before.bf16_ops + after.bf16_ops) / 2,
           .int8_ops = (before.int8_ops + after.int8_ops) / 2};
+}
+
+DotChain::Numbers numbers_of(DType weights, bool rounded_activations) {
+  const CpuIsa isa = best_cpu_isa();
+  if (rounded_activations && weights == DType::kBF16 && isa == CpuIsa::kAvx512BF16)
+    return DotChain::Numbers::kBF16;
+  const bool has_integers = is_quantized(weights) && weights != DType::kF8G64;
+  return rounded_activations && has_integers && isa != CpuIsa::kPortable ? DotChain::Numbers::kInt8
+                                                                         : DotChain::Numbers::kF32;
 }
 
 MachineProbe::MachineProbe(ThreadPool& threads, int64_t bytes)
@@ -39,6 +49,7 @@ MachineLimits MachineProbe::measure() {
   for (const int64_t streams : {1, 2, 4})
     limits.bytes_per_s = std::max(limits.bytes_per_s, memory_.read(threads_, streams));
   limits.f32_ops = ops_per_s(threads_, DotChain::Numbers::kF32);
+  limits.bf16_ops = ops_per_s(threads_, DotChain::Numbers::kBF16);
   limits.int8_ops = ops_per_s(threads_, DotChain::Numbers::kInt8);
   return limits;
 }

@@ -2,7 +2,9 @@
 // minute.
 #pragma once
 
+#include "lmdeploy/bench/dot_chains.h"
 #include "lmdeploy/bench/memory_reader.h"
+#include "lmdeploy/core/dtype.h"
 
 namespace lmdeploy {
 
@@ -10,8 +12,17 @@ namespace lmdeploy {
 struct MachineLimits {
   double bytes_per_s = 0;  // read from memory
   double f32_ops = 0;      // a second, of multiply-adds in registers
-  double int8_ops = 0;     // of byte products, likewise
+  double bf16_ops = 0;     // of products of bf16, likewise
+  double int8_ops = 0;     // of byte products
+
+  double ops(DotChain::Numbers numbers) const {
+    if (numbers == DotChain::Numbers::kF32) return f32_ops;
+    return numbers == DotChain::Numbers::kBF16 ? bf16_ops : int8_ops;
+  }
 };
+
+/// What linear() multiplies weights of that type in with the best instruction set here.
+DotChain::Numbers numbers_of(DType weights, bool rounded_activations);
 
 /// The mean of what was measured before and after a sample.
 MachineLimits mean_of(const MachineLimits& before, const MachineLimits& after);

@@ -79,10 +79,6 @@ class ReadTable {
   std::vector<Row> rows_;
 };
 
-const char* numbers_text(DotChain::Numbers numbers) {
-  return numbers == DotChain::Numbers::kF32 ? "f32" : numbers == DotChain::Numbers::kBF16 ? "bf16" : "int8";
-}
-
 void print_dot_peaks(const Pools& pools, int rounds, std::ostream& out) {
   constexpr int64_t kSteps = 500000;
   const std::vector<DotChain> chains = dot_chains();
@@ -96,7 +92,7 @@ void print_dot_peaks(const Pools& pools, int rounds, std::ostream& out) {
       });
       out << TextLine()
                  .left(cat(pool->num_threads(), pool->num_threads() == 1 ? " thread" : " threads"), 12)
-                 .left(numbers_text(chain.numbers), 6)
+                 .left(to_string(chain.numbers), 6)
                  .left(chain.name, 26)
                  .text()
           << to_text(spread) << '\n';

@@ -1,6 +1,7 @@
 #include "lmdeploy/bench/model_speed.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lmdeploy/bench/engine_run.h"
 #include "lmdeploy/bench/forward_run.h"
@@ -36,7 +37,7 @@ PipelineConfig pipeline_config(const ModelSpeedOptions& options, const Checkpoin
   PipelineConfig config;
   config.model_path = checkpoint.path();
   config.dtype = options.dtype;
-  config.int8_activations = options.int8_activations;
+  config.rounded_activations = options.rounded_activations;
   config.quant_policy = options.quant_policy;
   config.device_type = "cpu";
   config.num_threads = options.num_threads;
@@ -163,13 +164,12 @@ class ModelBench {
   const std::vector<int> prompt_, before_, decoded_;
 };
 
-bool mostly_quantized(const Checkpoint& checkpoint) {
-  int64_t quantized = 0, all = 0;
-  for (const TensorInfo& tensor : checkpoint.tensors()) {
-    all += tensor.shape.numel();
-    if (is_quantized(tensor.dtype)) quantized += tensor.shape.numel();
-  }
-  return 2 * quantized > all;
+// What most weights are multiplied in.
+DotChain::Numbers main_numbers(const Checkpoint& checkpoint, bool rounded_activations) {
+  std::array<int64_t, 3> elements{};  // by numbers
+  for (const TensorInfo& tensor : checkpoint.tensors())
+    elements[static_cast<size_t>(numbers_of(tensor.dtype, rounded_activations))] += tensor.shape.numel();
+  return static_cast<DotChain::Numbers>(std::ranges::max_element(elements) - elements.begin());
 }
 
 /// The model, and how it was loaded.
@@ -180,7 +180,7 @@ class TimedModel {
       reset_peak_resident();
       resident_before_ = resident_bytes().now;
       loaded_ = load_pipeline_model(pipeline_config(options, checkpoint), checkpoint);
-      in_int8_ = mostly_quantized(checkpoint) && loaded_.runtime->kernels->name().ends_with("-int8");
+      numbers_ = main_numbers(checkpoint, loaded_.runtime->kernels->name().ends_with("-rounded"));
     };
     if (options.shape.empty()) {
       timer_.time_files(options.model_path, load);
@@ -202,7 +202,7 @@ class TimedModel {
     figures.backend = runtime.kernels->name();
     figures.kv_dtype = runtime.engine->config().kv_dtype;
     figures.num_threads = runtime.kernels->threads().num_threads();
-    figures.in_int8 = in_int8_;
+    figures.numbers = numbers_;
     figures.has_tokenizer = loaded_.info.tokenizer != nullptr;
     figures.load = timer_.figures();
     return figures;
@@ -221,7 +221,7 @@ class TimedModel {
   LoadedModel loaded_;
   LoadTimer timer_;
   double resident_before_ = 0;
-  bool in_int8_ = false;
+  DotChain::Numbers numbers_ = DotChain::Numbers::kF32;
 };
 
 }  // namespace
@@ -244,9 +244,9 @@ Spread ModelCase::read_share() const {
   return over_rounds(
       [&](size_t round) { return bytes_per_token * forward[round] / limits[round].bytes_per_s; });
 }
-Spread ModelCase::dot_share(bool in_int8) const {
+Spread ModelCase::dot_share(DotChain::Numbers numbers) const {
   return over_rounds([&](size_t round) {
-    const double peak = in_int8 ? limits[round].int8_ops : limits[round].f32_ops;
+    const double peak = limits[round].ops(numbers);
     return peak > 0 ? work.flops / all_tokens() * forward[round] / peak : 0;
   });
 }

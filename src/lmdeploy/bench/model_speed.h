@@ -27,7 +27,7 @@ struct ModelSpeedOptions {
   std::vector<int64_t> batches = {1, 8, 16};
   int num_threads = 0;         // 0: all CPUs that this process may use
   std::string dtype = "auto";  // as PipelineConfig, and so is the next
-  std::optional<bool> int8_activations;
+  std::optional<bool> rounded_activations;
   std::optional<int> quant_policy;
   int rounds = 3;
   int64_t memory_mib = 256;  // that are read to measure the limit: more than any cache holds
@@ -50,7 +50,7 @@ struct ModelCase {
   /// Of the forward pass: operations a second; bytes and operations as a share of the limits beside it.
   Spread ops_per_s() const;
   Spread read_share() const;
-  Spread dot_share(bool in_int8) const;
+  Spread dot_share(DotChain::Numbers numbers) const;
 
  private:
   template <typename Figure>
@@ -67,7 +67,7 @@ struct ModelFigures {
   std::string name, architecture, backend;
   DType kv_dtype = DType::kF16;
   int num_threads = 0;
-  bool in_int8 = false;  // quantised weights meet activations in bytes
+  DotChain::Numbers numbers = DotChain::Numbers::kF32;  // that most weights are multiplied in
   bool has_tokenizer = false;
   LoadFigures load;
   MemoryFigures memory;

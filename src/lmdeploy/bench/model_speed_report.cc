@@ -37,7 +37,7 @@ JsonObject json_of(const ModelFigures& figures, const ModelCase& c) {
           {"kv_bytes_per_token", c.work.kv_bytes / c.all_tokens()},
           {"flops_per_token", c.work.flops / c.all_tokens()},
           {"read_share", json_of(c.read_share())},
-          {"dot_share", json_of(c.dot_share(figures.in_int8))}};
+          {"dot_share", json_of(c.dot_share(figures.numbers))}};
 }
 
 JsonObject json_of(const ModelFigures& f) {
@@ -48,7 +48,7 @@ JsonObject json_of(const ModelFigures& f) {
           {"backend", f.backend},
           {"kv_dtype", std::string(to_string(f.kv_dtype))},
           {"threads", f.num_threads},
-          {"dot_limit", f.in_int8 ? "int8" : "f32"},
+          {"dot_limit", std::string(to_string(f.numbers))},
           {"detokenised", f.has_tokenizer},
           {"other_cpus_busy", f.other_cpus},
           {"load",
@@ -104,7 +104,7 @@ std::string case_line(const ModelFigures& figures, const ModelCase& c) {
       .right(three_digits(1e-6 * (c.work.weight_bytes + c.work.kv_bytes) / c.all_tokens()), kNumber)
       .right(percent(c.read_share().median), kNumber)
       .right(three_digits(1e-9 * c.ops_per_s().median), kNumber)
-      .right(percent(c.dot_share(figures.in_int8).median), kNumber)
+      .right(percent(c.dot_share(figures.numbers).median), kNumber)
       .text();
 }
 

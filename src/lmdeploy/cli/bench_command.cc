@@ -122,13 +122,13 @@ void add_measure_flags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option(
           "--dtype", options.dtype,
-          "As for chat: float32 keeps activations in f32 where auto takes bytes for quantised weights")
+          "As for chat: float32 keeps activations in f32 where auto rounds them")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
   command.add_option("--quant-policy", options.quant_policy, "Keys and values in 8 or 4 bits; 0: not")
       ->check(CLI::IsMember({"0", "4", "8"}))
       ->default_str("0");
-  command.add_option("--int8-activations", options.int8_activations, "As for chat")
+  command.add_option("--rounded-activations", options.rounded_activations, "As for chat")
       ->type_name("BOOL")
       ->check(CLI::IsMember({"true", "false"}));
   add_integer(command, "--rounds", options.rounds, "Samples of each figure", 1, 1000);

@@ -42,8 +42,8 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
   add("--num-threads", config.num_threads, "CPU threads; 0, the default: all")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
-  add("--int8-activations", config.int8_activations,
-      "On the CPU, products with quantised weights in bytes: by default for 10^9 weights or more")
+  add("--rounded-activations", config.rounded_activations,
+      "On the CPU, products with quantised weights in bytes, with bf16 in bf16: by default from 10^9 weights on")
       ->type_name("BOOL")
       ->check(CLI::IsMember({"true", "false"}));
   command

@@ -114,7 +114,7 @@ TEST(Program, BadInput_Convert) {
 }
 
 TEST(Program, ChatRefusesByName) {
-  const Outcome outcome = run({"chat", "m", "--int8-activations", "maybe"});
+  const Outcome outcome = run({"chat", "m", "--rounded-activations", "maybe"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.err.find("maybe not in {true,false}"), std::string::npos) << outcome.err;
   expect_one_error_line(run({"chat", "m", "--tp", "2"}), {"not supported yet: --tp 2", "--tp 1"});

@@ -426,7 +426,7 @@ class Kernels {
 };
 
 /// Instruction sets of the CPU back end, worst first.
-enum class CpuIsa { kPortable, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni };
+enum class CpuIsa { kPortable, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512BF16 };
 std::string_view to_string(CpuIsa isa);
 /// The best one that both this build and this processor have.
 CpuIsa best_cpu_isa();
@@ -437,10 +437,11 @@ std::unique_ptr<Kernels> make_ref_kernels(std::shared_ptr<ThreadPool> threads);
 
 struct CpuOptions {
   CpuIsa isa = best_cpu_isa();
-  /// linear() and expert_linear() with weights of integers (all quantised kinds but f8_g64) round x to
-  /// signed bytes, with one scale for 32 columns of a row: |rounded - x| <= max|x of the 32| / 254, values
-  /// below 2^-100 count as 0. Everything else, and the portable instruction set, stays in f32.
-  bool int8_activations = false;
+  /// linear() and expert_linear() round x to what the weights are multiplied with fastest. With integers (all
+  /// quantised kinds but f8_g64): to signed bytes, with one scale for 32 columns of a row, |rounded - x| <=
+  /// max|x of the 32| / 254, values below 2^-100 count as 0; not on kPortable. With bf16: to bf16, below
+  /// 2^-126 to 0, on kAvx512BF16. Everything else stays in f32.
+  bool rounded_activations = false;
 };
 /// Throws Error(kUnsupported) when `options.isa` is not available.
 std::unique_ptr<Kernels> make_cpu_kernels(std::shared_ptr<ThreadPool> threads,

@@ -273,10 +273,19 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LinearKindTest,
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });
 
-class LinearInt8Test : public ::testing::TestWithParam<std::tuple<Backend, DType, LinearCase>> {};
+class LinearRoundedTest : public ::testing::TestWithParam<std::tuple<Backend, DType, LinearCase>> {};
+
+// x in bf16, to nearest even.
+TestTensor in_bf16(const TestTensor& x) {
+  TestTensor rounded(DType::kF32, x.view().rows(), x.view().cols());
+  for (int64_t t = 0; t < x.view().rows(); ++t)
+    for (int64_t k = 0; k < x.view().cols(); ++k)
+      rounded.view().set(t, k, to_float(to_bf16(static_cast<float>(x.at(t, k)))));
+  return rounded;
+}
 
 // x with 32 columns of a row rounded to multiples of max|x| / 127.
-TestTensor rounded_tokens(const TestTensor& x) {
+TestTensor in_bytes(const TestTensor& x) {
   TestTensor rounded(DType::kF32, x.view().rows(), x.view().cols());
   for (int64_t t = 0; t < x.view().rows(); ++t) {
     for (int64_t first = 0; first < x.view().cols(); first += 32) {
@@ -293,7 +302,7 @@ TestTensor rounded_tokens(const TestTensor& x) {
   return rounded;
 }
 
-TEST_P(LinearInt8Test, IsTheReferenceOfRoundedTokens) {
+TEST_P(LinearRoundedTest, IsTheReferenceOfRoundedTokens) {
   const auto& [backend, dtype, c] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
   const int64_t cols = cols_of(c, dtype);
@@ -302,7 +311,7 @@ TEST_P(LinearInt8Test, IsTheReferenceOfRoundedTokens) {
   const TestTensor x = random_tensor(rng, DType::kF32, c.tokens, cols, c.fill, c.padding);
   const TestTensor bias = random_tensor(rng, DType::kF32, 1, c.rows);
   const TestTensor want(DType::kF64, c.tokens, c.rows), got(DType::kF32, c.tokens, c.rows, c.padding);
-  const TestTensor rounded = rounded_tokens(x);
+  const TestTensor rounded = dtype == DType::kBF16 ? in_bf16(x) : in_bytes(x);
   ref_kernels().linear(want, rounded, *pack(ref_kernels(), weight), vector_view(bias, c.bias));
   kernels_of(backend).linear(got, x, *pack(kernels_of(backend), weight), vector_view(bias, c.bias));
   const TestTensor total(DType::kF64, c.tokens, c.rows);
@@ -327,15 +336,19 @@ constexpr LinearCase kInt8Cases[] = {{1, 1, 1},
 constexpr std::array kInt8Kinds = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                                    DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
-std::string int8_case_name(const ::testing::TestParamInfo<LinearInt8Test::ParamType>& test) {
+std::string rounded_case_name(const ::testing::TestParamInfo<LinearRoundedTest::ParamType>& test) {
   const auto& [backend, dtype, c] = test.param;
   return name_of(backend, dtype, c);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, LinearInt8Test,
-                         ::testing::Combine(::testing::ValuesIn(kInt8Backends),
+INSTANTIATE_TEST_SUITE_P(Cases, LinearRoundedTest,
+                         ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
                                             ::testing::ValuesIn(kInt8Kinds), ::testing::ValuesIn(kInt8Cases)),
-                         int8_case_name);
+                         rounded_case_name);
+INSTANTIATE_TEST_SUITE_P(BF16, LinearRoundedTest,
+                         ::testing::Combine(::testing::Values(Backend::kAvx512BF16Rounded),
+                                            ::testing::Values(DType::kBF16), ::testing::ValuesIn(kCases)),
+                         rounded_case_name);
 
 class LinearIntegersTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
 

@@ -25,32 +25,35 @@ namespace lmdeploy {
 
 constexpr double kF32Epsilon = 0x1p-24;
 
-/// A back end under test: the CPU's instruction sets, in f32 and with tokens in bytes, and CUDA by its
+/// A back end under test: the CPU's instruction sets, in f32 and with rounded activations, and CUDA by its
 /// activations.
 enum class Backend {
   kPortable,
   kAvx2,
   kAvx512,
-  kAvx2Int8,
-  kAvx2VnniInt8,
-  kAvx512Int8,
-  kAvx512VnniInt8,
+  kAvx2Rounded,
+  kAvx2VnniRounded,
+  kAvx512Rounded,
+  kAvx512VnniRounded,
+  kAvx512BF16Rounded,
   kCudaF32,
   kCudaF16,
   kCudaBF16
 };
 inline constexpr std::array kCpuBackends = {Backend::kPortable, Backend::kAvx2, Backend::kAvx512};
-/// These differ from the others in products with quantised weights only.
-inline constexpr std::array kInt8Backends = {Backend::kAvx2Int8, Backend::kAvx2VnniInt8, Backend::kAvx512Int8,
-                                             Backend::kAvx512VnniInt8};
+/// These differ from the others in products with weights of integers and, the last one, of bf16.
+inline constexpr std::array kRoundedBackends = {Backend::kAvx2Rounded, Backend::kAvx2VnniRounded,
+                                                Backend::kAvx512Rounded, Backend::kAvx512VnniRounded,
+                                                Backend::kAvx512BF16Rounded};
 inline constexpr std::array kCudaBackends = {Backend::kCudaF32, Backend::kCudaF16, Backend::kCudaBF16};
-inline constexpr size_t kNumBackends = kCpuBackends.size() + kInt8Backends.size() + kCudaBackends.size();
+inline constexpr size_t kNumBackends = kCpuBackends.size() + kRoundedBackends.size() + kCudaBackends.size();
 inline bool is_cuda(Backend backend) { return backend >= Backend::kCudaF32; }
 /// Of a CPU back end.
 inline CpuOptions options_of(Backend backend) {
-  constexpr std::array kIsas = {CpuIsa::kPortable, CpuIsa::kAvx2,   CpuIsa::kAvx512,    CpuIsa::kAvx2,
-                                CpuIsa::kAvx2Vnni, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni};
-  return {.isa = kIsas[static_cast<size_t>(backend)], .int8_activations = backend >= Backend::kAvx2Int8};
+  constexpr std::array kIsas = {CpuIsa::kPortable, CpuIsa::kAvx2,   CpuIsa::kAvx512,     CpuIsa::kAvx2,
+                                CpuIsa::kAvx2Vnni, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512BF16};
+  return {.isa = kIsas[static_cast<size_t>(backend)],
+          .rounded_activations = backend >= Backend::kAvx2Rounded};
 }
 /// Of its activations.
 inline DType dtype_of(Backend backend) {
@@ -60,7 +63,7 @@ inline DType dtype_of(Backend backend) {
 inline std::string to_string(Backend backend) {
   if (is_cuda(backend)) return cat("cuda_", dtype_of(backend));
   const CpuOptions options = options_of(backend);
-  return cat(options.isa, options.int8_activations ? "_int8" : "");
+  return cat(options.isa, options.rounded_activations ? "_rounded" : "");
 }
 /// Those of this build, whether the machine can run them or not.
 inline std::vector<Backend> all_backends() {
@@ -71,7 +74,7 @@ inline std::vector<Backend> all_backends() {
 /// For products with weights.
 inline std::vector<Backend> linear_backends() {
   std::vector<Backend> all = all_backends();
-  all.insert(all.end(), kInt8Backends.begin(), kInt8Backends.end());
+  all.insert(all.end(), kRoundedBackends.begin(), kRoundedBackends.end());
   return all;
 }
 /// Why the back end does not run here; "" when it does.

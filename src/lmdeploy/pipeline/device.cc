@@ -79,7 +79,7 @@ bool uses_cuda(const PipelineConfig& config) {
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint) {
   const auto threads = std::make_shared<ThreadPool>(config.num_threads);
   const CpuOptions on_cpu = {
-      .int8_activations = config.int8_activations.value_or(takes_int8_activations(config.dtype, checkpoint))};
+      .rounded_activations = config.rounded_activations.value_or(rounds_activations(config.dtype, checkpoint))};
   if (!uses_cuda(config)) return make_cpu_kernels(threads, on_cpu);
   try {
     return make_cuda_kernels(threads, cuda_dtype(config.dtype, checkpoint),
@@ -91,7 +91,7 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkp
   }
 }
 
-bool takes_int8_activations(const std::string& dtype, const Checkpoint& checkpoint) {
+bool rounds_activations(const std::string& dtype, const Checkpoint& checkpoint) {
   constexpr int64_t kLeastElements = 1'000'000'000;
   int64_t elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) elements += tensor.shape.numel();

@@ -24,9 +24,9 @@ bool uses_cuda(const PipelineConfig& config);
 /// The back end for a model.
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint);
 
-/// Whether quantised weights are multiplied by activations in bytes on the CPU: not with dtype float32, and
-/// not for models below 10^9 weights, which are fast enough without and whose texts the rounding changes.
-bool takes_int8_activations(const std::string& dtype, const Checkpoint& checkpoint);
+/// Whether activations are rounded for products on the CPU (CpuOptions): not with dtype float32, and not for
+/// models below 10^9 weights, which are fast enough without and whose texts the rounding changes.
+bool rounds_activations(const std::string& dtype, const Checkpoint& checkpoint);
 
 /// Element type of activations on a GPU. auto: bf16 for checkpoints in bf16, else f16.
 DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint);

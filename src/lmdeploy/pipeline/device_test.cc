@@ -63,10 +63,10 @@ class Sized final : public Checkpoint {
 
 TEST(Device, LargeModelsTakeActivationsInBytes) {
   const Sized small({1000, 999'999}), large({1000, 1'000'000});
-  EXPECT_FALSE(takes_int8_activations("auto", small));
-  EXPECT_TRUE(takes_int8_activations("auto", large));
-  EXPECT_TRUE(takes_int8_activations("bfloat16", large));
-  EXPECT_FALSE(takes_int8_activations("float32", large));
+  EXPECT_FALSE(rounds_activations("auto", small));
+  EXPECT_TRUE(rounds_activations("auto", large));
+  EXPECT_TRUE(rounds_activations("bfloat16", large));
+  EXPECT_FALSE(rounds_activations("float32", large));
 }
 
 // One row of Q8_0: scales of 1, integers 1; x = 1/3 has no exact byte.
@@ -88,7 +88,7 @@ TEST(Device, ActivationsInBytesCanBeChosen) {
   const auto product = [&](std::optional<bool> chosen) {
     PipelineConfig config = config_with([&](PipelineConfig& c) {
       c.device_type = "cpu";
-      c.int8_activations = chosen;
+      c.rounded_activations = chosen;
     });
     return product_of_thirds(*make_kernels(config, small));
   };

@@ -50,9 +50,8 @@ struct PipelineConfig {
   std::optional<int64_t> max_prefill_iters;
   JsonObject hf_overrides;  // merged over config.json
   int num_threads = 0;      // 0: all CPUs this process may use
-  /// On the CPU, products with quantised weights in bytes (docs/configuration.md); unset:
-  /// takes_int8_activations().
-  std::optional<bool> int8_activations;
+  /// CpuOptions::rounded_activations; unset: rounds_activations().
+  std::optional<bool> rounded_activations;
   std::optional<SpeculativeOptions> speculative;
   /// A request's ids depend on nothing else that runs: on the CPU always so; on CUDA products are slower.
   bool deterministic = false;

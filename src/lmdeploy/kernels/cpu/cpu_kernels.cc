@@ -26,6 +26,8 @@ std::string_view to_string(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Vnni:
       return "avx512vnni";
+    case CpuIsa::kAvx512BF16:
+      return "avx512bf16";
   }
   return "unknown";
 }
@@ -54,6 +56,8 @@ bool cpu_isa_available(CpuIsa isa) {
       return cpu_isa_available(CpuIsa::kAvx2) && has_avx_vnni();
     case CpuIsa::kAvx512Vnni:
       return cpu_isa_available(CpuIsa::kAvx512) && __builtin_cpu_supports("avx512vnni");
+    case CpuIsa::kAvx512BF16:
+      return cpu_isa_available(CpuIsa::kAvx512Vnni) && __builtin_cpu_supports("avx512bf16");
     case CpuIsa::kAvx512:
       return cpu_isa_available(CpuIsa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -65,7 +69,8 @@ bool cpu_isa_available(CpuIsa isa) {
 }
 
 CpuIsa best_cpu_isa() {
-  for (const CpuIsa isa : {CpuIsa::kAvx512Vnni, CpuIsa::kAvx512, CpuIsa::kAvx2Vnni, CpuIsa::kAvx2}) {
+  for (const CpuIsa isa :
+       {CpuIsa::kAvx512BF16, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512, CpuIsa::kAvx2Vnni, CpuIsa::kAvx2}) {
     if (cpu_isa_available(isa)) return isa;
   }
   return CpuIsa::kPortable;
@@ -76,6 +81,11 @@ namespace {
 cpu::IsaOps isa_ops(CpuIsa isa) {
 #if defined(__x86_64__)
   switch (isa) {
+    case CpuIsa::kAvx512BF16: {
+      cpu::IsaOps ops = isa_ops(CpuIsa::kAvx512Vnni);
+      ops.linear_bf16 = cpu::avx512bf16::linear_bf16;
+      return ops;
+    }
     case CpuIsa::kAvx512Vnni: {
       cpu::IsaOps ops = cpu::avx512::ops();
       ops.linear_int8 = cpu::avx512vnni::linear_int8;
@@ -123,11 +133,13 @@ CpuKernels::CpuKernels(std::shared_ptr<ThreadPool> threads, const CpuOptions& op
       ops_(ops),
       thread_scratch_(static_cast<size_t>(threads_->num_threads())) {}
 
-std::string CpuKernels::name() const { return cat("cpu-", options_.isa, in_int8() ? "-int8" : ""); }
+std::string CpuKernels::name() const {
+  return cat("cpu-", options_.isa, options_.rounded_activations ? "-rounded" : "");
+}
 
 std::unique_ptr<PackedWeight> CpuKernels::do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
                                                          std::span<const int32_t> column_order) const {
-  return std::make_unique<CpuWeight>(parts, rows, column_order, in_int8(), *threads_);
+  return std::make_unique<CpuWeight>(parts, rows, column_order, rounding(), *threads_);
 }
 
 namespace {

@@ -108,8 +108,15 @@ class CpuKernels final : public Kernels {
   void for_rows(int64_t rows, int64_t cols, FunctionRef<void(int64_t row)> body) const;
   void for_worker_rows(int64_t rows, int64_t cols, FunctionRef<void(int worker, int64_t row)> body) const;
 
-  /// Whether quantised weights meet tokens in bytes.
-  bool in_int8() const { return options_.int8_activations && ops_.linear_int8 != nullptr; }
+  Rounding rounding() const {
+    return {.int8 = options_.rounded_activations && ops_.linear_int8 != nullptr,
+            .bf16 = options_.rounded_activations && ops_.linear_bf16 != nullptr};
+  }
+  /// linear of IsaOps, or linear_int8 or linear_bf16.
+  auto product_of(Kind kind) const {
+    if (rounding().to_int8(kind)) return ops_.linear_int8;
+    return rounding().to_bf16(kind) ? ops_.linear_bf16 : ops_.linear;
+  }
 
   void norm_row(float* out, const float* x, int64_t n, ConstTensorView weight,
                 const NormOptions& options) const;

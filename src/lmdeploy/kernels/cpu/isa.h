@@ -45,6 +45,15 @@ constexpr bool needs_sums(Kind kind) {
 /// Kinds of integers with scales: linear_int8 takes them.
 constexpr bool has_integers(Kind kind) { return kind >= Kind::kQ4_0 && kind != Kind::kF8G64; }
 
+/// What x is rounded to for products with some kinds of weights.
+struct Rounding {
+  bool int8 = false;  // with integers
+  bool bf16 = false;  // with bf16
+
+  constexpr bool to_int8(Kind kind) const { return int8 && has_integers(kind); }
+  constexpr bool to_bf16(Kind kind) const { return bf16 && kind == Kind::kBF16; }
+};
+
 /// Kinds of rows of the KV cache.
 enum class CacheKind : int32_t { kF32, kF16, kBF16, kU8, kU4 };
 /// Rows of codes, each with a scale and a min.
@@ -67,9 +76,12 @@ struct PackedTokens {
   int8_t* q;  // [tokens * cols], tiles of [word][T][4]: words of 8 columns' even ones, then of the odd ones
   float* q_scales;  // as sums
   int32_t* q_sums;  // [tokens * (cols / 16)], tiles of [16 columns][T]: sums of q
+  uint32_t* pairs;  // for linear_bf16: x as bf16, [(cols + 1) / 2][T] pairs of columns; or nullptr
   int64_t tokens;
   int64_t cols;
   int64_t num_tiles;
+
+  int64_t num_pairs() const { return (cols + 1) / 2; }
 };
 
 /// One range of panels of one part of a weight.
@@ -163,6 +175,8 @@ struct IsaOps {
   void (*linear)(const LinearRange& range);
   /// The same for quantised kinds and tokens in bytes; nullptr: the instruction set has none.
   void (*linear_int8)(const LinearRange& range);
+  /// The same for bf16 and tokens in bf16; nullptr: the instruction set has none.
+  void (*linear_bf16)(const LinearRange& range);
 
   /// Fills packed_query_floats() for attention_span.
   void (*pack_queries)(float* packed, const QueryRows& rows);
@@ -209,6 +223,9 @@ const IsaOps& ops();
 }
 namespace avx512vnni {
 void linear_int8(const LinearRange& range);
+}
+namespace avx512bf16 {
+void linear_bf16(const LinearRange& range);
 }
 
 }  // namespace lmdeploy::cpu

@@ -30,6 +30,7 @@ PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count,
           .q = at(all.q, first * all.cols),
           .q_scales = at(all.q_scales, groups),
           .q_sums = at(all.q_sums, 2 * groups),
+          .pairs = at(all.pairs, first * all.num_pairs()),
           .tokens = count,
           .cols = all.cols,
           .num_tiles = (count + token_tile - 1) / token_tile};
@@ -91,7 +92,8 @@ ConstTensorView CpuKernels::in_column_order(ConstTensorView x, std::span<const P
 PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const {
   const int64_t size = tokens * cols;
   const int64_t groups = tokens * (cols / kSumGroup);
-  float* next = shared_scratch_.floats(2 * size + size / 4 + 4 * groups);
+  const int64_t num_pairs = tokens * ((cols + 1) / 2);
+  float* next = shared_scratch_.floats(2 * size + size / 4 + 4 * groups + num_pairs);
   const auto take = [&next](bool wanted, int64_t words) {
     float* const taken = wanted ? next : nullptr;
     if (wanted) next += words;
@@ -103,6 +105,7 @@ PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t c
           .q = reinterpret_cast<int8_t*>(take(forms.int8, size / 4)),
           .q_scales = take(forms.int8, groups),
           .q_sums = reinterpret_cast<int32_t*>(take(forms.int8, 2 * groups)),
+          .pairs = reinterpret_cast<uint32_t*>(take(forms.bf16, num_pairs)),
           .tokens = tokens,
           .cols = cols,
           .num_tiles = (tokens + ops_.token_tile - 1) / ops_.token_tile};
@@ -112,16 +115,15 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
                             const float* bias, float* out, int64_t out_stride) const {
   for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
     const int64_t row = panel * kPanelRows;
-    const auto product = in_int8() && has_integers(part.kind) ? ops_.linear_int8 : ops_.linear;
-    product({.kind = part.kind,
-             .panels = weight.panels(part) + panel * part.panel_bytes,
-             .panel_bytes = part.panel_bytes,
-             .num_panels = num_panels,
-             .tokens = tokens,
-             .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
-             .out = out + part.first_row + row,
-             .out_stride = out_stride,
-             .rows = std::min(part.rows - row, num_panels * kPanelRows)});
+    product_of(part.kind)({.kind = part.kind,
+                           .panels = weight.panels(part) + panel * part.panel_bytes,
+                           .panel_bytes = part.panel_bytes,
+                           .num_panels = num_panels,
+                           .tokens = tokens,
+                           .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
+                           .out = out + part.first_row + row,
+                           .out_stride = out_stride,
+                           .rows = std::min(part.rows - row, num_panels * kPanelRows)});
   });
 }
 

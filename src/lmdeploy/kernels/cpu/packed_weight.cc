@@ -185,23 +185,31 @@ QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind
   return block;
 }
 
-// panel[k][lane] = row `lane` [k], with elements of the size of T; some columns at a time, which the cache
-// holds.
-template <typename T>
+// Columns of a unit of plain elements.
+constexpr int64_t columns_together(DType dtype) { return dtype == DType::kBF16 ? 2 : 1; }
+// Where an element lies in a panel of them, in elements.
+constexpr int64_t plain_index(int64_t column, int64_t lane, int64_t together) {
+  return (column / together * kPanelRows + lane) * together + column % together;
+}
+
+// Elements of the size of T; some columns at a time, which the cache holds.
+template <typename T, int64_t kUnitColumns = 1>
 void put_plain_rows(std::byte* panel, ConstTensorView part, int64_t first_row, int64_t rows) {
   constexpr int64_t kTogether = 64;
   for (int64_t first = 0; first < part.cols(); first += kTogether) {
     const int64_t end = std::min(part.cols(), first + kTogether);
     for (int64_t lane = 0; lane < rows; ++lane) {
       const std::byte* row = part.row_data(first_row + lane);
-      for (int64_t k = first; k < end; ++k) put(panel, k * kPanelRows + lane, get<T>(row, k));
+      for (int64_t k = first; k < end; ++k) put(panel, plain_index(k, lane, kUnitColumns), get<T>(row, k));
     }
   }
 }
 
 void pack_panel(std::byte* panel, int64_t panel_bytes, ConstTensorView part, int64_t first_row) {
   const int64_t rows = std::min(kPanelRows, part.rows() - first_row);
-  if (rows < kPanelRows) std::memset(panel, 0, static_cast<size_t>(panel_bytes));
+  if (rows < kPanelRows || part.cols() % columns_together(part.dtype()) != 0)
+    std::memset(panel, 0, static_cast<size_t>(panel_bytes));
+  if (part.dtype() == DType::kBF16) return put_plain_rows<uint16_t, 2>(panel, part, first_row, rows);
   if (part.dtype() == DType::kF32) return put_plain_rows<uint32_t>(panel, part, first_row, rows);
   if (!is_quantized(part.dtype())) return put_plain_rows<uint16_t>(panel, part, first_row, rows);
   const UnitLayout& u = unit_layout(part.dtype());
@@ -215,7 +223,10 @@ void pack_panel(std::byte* panel, int64_t panel_bytes, ConstTensorView part, int
 }
 
 int64_t bytes_of_panel(DType dtype, int64_t cols) {
-  if (!is_quantized(dtype)) return kPanelRows * row_bytes(dtype, cols);
+  if (!is_quantized(dtype)) {
+    const int64_t together = columns_together(dtype);
+    return kPanelRows * row_bytes(dtype, (cols + together - 1) / together * together);
+  }
   const UnitLayout& u = unit_layout(dtype);
   return cols / u.columns * u.bytes;
 }
@@ -273,7 +284,7 @@ Kind kind_of(DType dtype) {
 }
 
 CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows,
-                     std::span<const int32_t> column_order, bool in_int8, ThreadPool& threads)
+                     std::span<const int32_t> column_order, const Rounding& rounding, ThreadPool& threads)
     : PackedWeight(rows, parts[0].dim(1), column_order) {
   int64_t bytes = 0;
   int64_t first_row = 0;
@@ -287,7 +298,7 @@ CpuWeight::CpuWeight(std::span<const ConstTensorView> parts, int64_t rows,
                       .num_panels = num_panels,
                       .panel_bytes = panel_bytes,
                       .offset = bytes});
-    token_forms_.add(parts_.back().kind, in_int8);
+    token_forms_.add(parts_.back().kind, rounding);
     first_row += part.dim(0);
     num_panels_ += num_panels;
     bytes += (num_panels * panel_bytes + 63) / 64 * 64;  // parts begin on a cache line
@@ -312,7 +323,8 @@ void CpuWeight::read_row(int64_t row, float* dst) const {
   if (is_quantized(after->dtype)) return read_quantized_row(after->dtype, panel, lane, dst, cols());
   const int64_t element_bytes = block_bytes(after->dtype);
   for (int64_t k = 0; k < cols(); ++k)
-    dequantize(after->dtype, panel + (k * kPanelRows + lane) * element_bytes, dst + k, 1);
+    dequantize(after->dtype, panel + plain_index(k, lane, columns_together(after->dtype)) * element_bytes,
+               dst + k, 1);
 }
 
 }  // namespace lmdeploy::cpu

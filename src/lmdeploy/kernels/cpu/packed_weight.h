@@ -19,18 +19,21 @@ struct TokenForms {
   bool shifted = false;
   bool sums = false;
   bool int8 = false;
+  bool bf16 = false;
 
-  void add(Kind kind, bool in_int8) {
-    const bool bytes = in_int8 && has_integers(kind);
+  void add(Kind kind, const Rounding& rounding) {
+    const bool bytes = rounding.to_int8(kind), pairs = rounding.to_bf16(kind);
     int8 |= bytes;
+    bf16 |= pairs;
     sums |= bytes || needs_sums(kind);
-    if (!bytes) (has_shifted_columns(kind) ? shifted : plain) = true;
+    if (!bytes && !pairs) (has_shifted_columns(kind) ? shifted : plain) = true;
   }
   void add(const TokenForms& other) {
     plain |= other.plain;
     shifted |= other.shifted;
     sums |= other.sums;
     int8 |= other.int8;
+    bf16 |= other.bf16;
   }
 };
 
@@ -47,9 +50,9 @@ class CpuWeight final : public PackedWeight {
     int64_t offset;  // of the first panel in the buffer
   };
 
-  /// in_int8: parts of integers are multiplied in bytes.
+  /// rounding: of the tokens that it will be multiplied with.
   CpuWeight(std::span<const ConstTensorView> parts, int64_t rows, std::span<const int32_t> column_order,
-            bool in_int8, ThreadPool& threads);
+            const Rounding& rounding, ThreadPool& threads);
   size_t bytes() const override { return buffer_.size() + column_order().size_bytes(); }
 
   const std::vector<Part>& parts() const { return parts_; }

@@ -2,7 +2,8 @@
 // of 16 (or 8, or 4) rows and a dot product needs no sum across lanes. All instruction sets share the layout.
 //
 // A panel is a run of units along the columns:
-//   f32, f16, bf16   a unit is one column: 16 values
+//   f32, f16         a unit is one column: 16 values
+//   bf16             a unit is a pair of columns: [16 rows][2]; an odd last column has zeros beside it
 //   quantised        a unit is one block of each of the 16 rows, cut into planes; scales stay as wide, but
 //                    the 6-bit ones of the K kinds become bytes
 // 8-bit integers are bytes in words of four columns: word 2i holds columns 8i, 8i + 2, 8i + 4 and 8i + 6 of

@@ -9,6 +9,7 @@ void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int
                  int64_t end_tile);
 void linear(const LinearRange& range);
 void linear_int8(const LinearRange& range);
+void linear_bf16(const LinearRange& range);
 
 void pack_queries(float* packed, const QueryRows& rows);
 void attention_span(const AttentionSpan& span);

@@ -40,6 +40,23 @@ LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
 /// The way of linear_loops.h in f32.
 template <class Panel>
 struct FloatProduct {
+  /// The first kColumns columns of word w of group g.
+  template <int P, int T, int kColumns>
+  static LMD_INLINE void add_word(Row16 (&sums)[P][T], const std::byte* const (&panels)[P], int64_t g,
+                                  int64_t w, const float* x) {
+    typename Panel::Word word[P];
+    for (int p = 0; p < P; ++p) word[p] = Panel::load(panels[p], g, w);
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) {
+        const Row16 column = Panel::column(word[p], j);
+#pragma GCC unroll 12
+        for (int t = 0; t < T; ++t) add_product(sums[p][t], column, x[j * T + t]);
+      }
+    }
+  }
+
   /// P panels times the tile of T tokens that begins at `first_token`, decoded in registers.
   template <int P, int T>
   static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
@@ -53,21 +70,12 @@ struct FloatProduct {
     for (int64_t g = 0; g < num_groups; ++g) {
       Row16 sums[P][T] = {};
       const float* x = all_x + g * Panel::kGroup * T;
-      const int64_t words = group_length<Panel>(g, cols) / Panel::kWord;
+      const int64_t length = group_length<Panel>(g, cols);
       for (int p = 0; p < P; ++p) Panel::template prefetch<P == 1>(panels[p], g);
-      for (int64_t w = 0; w < words; ++w, x += Panel::kWord * T) {
-        typename Panel::Word word[P];
-        for (int p = 0; p < P; ++p) word[p] = Panel::load(panels[p], g, w);
-#pragma GCC unroll 8
-        for (int j = 0; j < Panel::kWord; ++j) {
-#pragma GCC unroll 4
-          for (int p = 0; p < P; ++p) {
-            const Row16 column = Panel::column(word[p], j);
-#pragma GCC unroll 12
-            for (int t = 0; t < T; ++t) add_product(sums[p][t], column, x[j * T + t]);
-          }
-        }
-      }
+      const int64_t words = length / Panel::kWord;
+      for (int64_t w = 0; w < words; ++w, x += Panel::kWord * T)
+        add_word<P, T, Panel::kWord>(sums, panels, g, w, x);
+      if (Panel::kWord == 2 && length % 2 != 0) add_word<P, T, 1>(sums, panels, g, words, x);
       for (int p = 0; p < P; ++p) {
         Row16 scale{}, min{};
         if constexpr (Panel::kScaled) scale = Panel::scale(panels[p], g);

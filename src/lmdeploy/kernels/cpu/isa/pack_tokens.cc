@@ -19,6 +19,21 @@ void pack_shifted(float* dst, int64_t step, const float* row, int64_t cols) {
     for (int64_t j = 0; j < 8; ++j) dst[(k + j) * step] = row[k + j] * kFactors[j];
 }
 
+/// A value as bf16, to nearest even; NaN stays one.
+LMD_INLINE uint32_t bf16_bits(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return (bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded;
+}
+
+/// dst[i * step] = columns 2i (in the lower half) and 2i + 1 of a row; 0 stands beside an odd last one.
+void pack_pairs(uint32_t* dst, int64_t step, const float* row, int64_t cols) {
+  for (int64_t i = 0; i < cols / 2; ++i)
+    dst[i * step] = bf16_bits(row[2 * i]) | bf16_bits(row[2 * i + 1]) << 16;
+  if (cols % 2 != 0) dst[cols / 2 * step] = bf16_bits(row[cols - 1]);
+}
+
 /// The largest magnitude of kSumGroup values; NaN where one is infinite or NaN.
 LMD_INLINE float group_magnitude(const float* x) {
   VecF most{}, zero{};
@@ -85,6 +100,7 @@ void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int
         for (int64_t k = 0; k < cols; ++k) dst[k * size] = row[k];
       }
       if (packed.shifted_x != nullptr) pack_shifted(packed.shifted_x + begin * cols + t, size, row, cols);
+      if (packed.pairs != nullptr) pack_pairs(packed.pairs + begin * packed.num_pairs() + t, size, row, cols);
       if (packed.q != nullptr) {
         pack_int8(packed, begin, size, t, row);
       } else if (packed.sums != nullptr) {

@@ -31,9 +31,18 @@ struct F16Panel : F32Panel {
   }
 };
 
+/// A word is a pair of columns, the first in the lower halves.
 struct BF16Panel : F32Panel {
+  static constexpr int kWord = 2;
+  using Word = Word16;
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
-    return load16_bf16(panel + (group * kGroup + word) * kPanelRows * 2);
+    return load_words(panel + (group * kGroup / 2 + word) * 64);
+  }
+  static LMD_INLINE Row16 column(const Word& word, int j) {
+    Row16 r;
+    for (int i = 0; i < kVecs; ++i)
+      r.v[i] = bit_cast_to<VecF>(j == 0 ? word.v[i] << 16 : word.v[i] & 0xffff0000u);
+    return r;
   }
 };
 

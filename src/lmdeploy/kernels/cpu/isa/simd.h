@@ -267,11 +267,6 @@ LMD_INLINE Row16 load16_f16(const std::byte* p) {
   for (int i = 0; i < kVecs; ++i) r.v[i] = f16_to_f32(load_as<VecU16>(p + i * 2 * kLanes));
   return r;
 }
-LMD_INLINE Row16 load16_bf16(const std::byte* p) {
-  Row16 r;
-  for (int i = 0; i < kVecs; ++i) r.v[i] = bf16_to_f32(load_as<VecU16>(p + i * 2 * kLanes));
-  return r;
-}
 LMD_INLINE Row16 load16_i8(const std::byte* p) {
   Row16 r;
   for (int i = 0; i < kVecs; ++i) r.v[i] = to_f32(widen(load_as<VecI8>(p + i * kLanes)));

@@ -297,8 +297,8 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
   registration.reset();  // before requests are refused
   server.service().set_state(ServiceState::kStopping);
   const auto drain = [&] { return server.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
-  drain_or_exit(drain, signals, signal, console);
-  server.stop();
+  end_server(
+      drain, [&] { server.stop(); }, signals, signal, console);
   if (!failure.empty()) throw Error(ErrorCode::kInternal, failure);
   return exit_code(signal);
 }

@@ -105,8 +105,8 @@ int run_proxy(ProxyFlags& flags, const CommandContext& context) {
                       << flags.options.server.address << ":" << proxy.port() << std::endl;
   const int signal = signals.wait();
   const auto drain = [&] { return proxy.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
-  drain_or_exit(drain, signals, signal, context.console);
-  proxy.stop();
+  end_server(
+      drain, [&] { proxy.stop(); }, signals, signal, context.console);
   return signal == SIGINT ? 130 : 0;
 }
 

@@ -34,17 +34,18 @@ http::TlsFiles tls_from_environment() {
   return {environment_file("SSL_CERTFILE"), environment_file("SSL_KEYFILE")};
 }
 
-void drain_or_exit(const std::function<bool()>& drain, StopSignals& signals, int first_signal,
-                   const Console& console) {
-  std::atomic<bool> drained = false;
+void end_server(const std::function<bool()>& drain, const std::function<void()>& stop, StopSignals& signals,
+                int first_signal, const Console& console) {
+  std::atomic<bool> ended = false;
   std::thread waiter([&] {
     if (!drain())
       console.err << "lmdeploy: requests that did not end within --shutdown-timeout are cut off" << std::endl;
-    drained = true;
+    stop();
+    ended = true;
     signals.wake();
   });
-  while (!drained)
-    if (const int signal = signals.wait(); signal != 0 && !drained)
+  while (!ended)
+    if (const int signal = signals.wait(); signal != 0 && !ended)
       _exit(128 + (first_signal == 0 ? signal : first_signal));
   waiter.join();
 }

@@ -16,9 +16,10 @@ void allow_many_files();
 /// not set.
 http::TlsFiles tls_from_environment();
 
-/// Runs `drain`, which waits for running requests and says whether all have ended. A second signal ends the
-/// process at once, with the code of the first; `first_signal` 0: there was none.
-void drain_or_exit(const std::function<bool()>& drain, StopSignals& signals, int first_signal,
-                   const Console& console);
+/// Runs `drain`, which waits for running requests and says whether all have ended, then `stop`. A second
+/// signal ends the process at once, whatever the server is busy with, with the code of the first;
+/// `first_signal` 0: there was none.
+void end_server(const std::function<bool()>& drain, const std::function<void()>& stop, StopSignals& signals,
+                int first_signal, const Console& console);
 
 }  // namespace lmdeploy

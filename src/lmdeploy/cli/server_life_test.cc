@@ -1,0 +1,33 @@
+#include "lmdeploy/cli/server_life.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+namespace lmdeploy {
+namespace {
+
+// A request that keeps all of a server's threads busy keeps stop() waiting for them.
+void end_a_server_that_hangs(const std::function<bool()>& drain) {
+  StopSignals signals;
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kill(getpid(), SIGINT);
+  }).detach();
+  const auto hang = [] { std::this_thread::sleep_for(std::chrono::hours(1)); };
+  const Console console{.out = std::cout, .err = std::cerr};
+  end_server(drain, hang, signals, SIGTERM, console);
+}
+
+TEST(EndServer, ASecondSignalEndsOneThatHangs) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(end_a_server_that_hangs([] { return true; }), testing::ExitedWithCode(128 + SIGTERM), "");
+  EXPECT_EXIT(end_a_server_that_hangs([] { return false; }), testing::ExitedWithCode(128 + SIGTERM),
+              "cut off");
+}
+
+}  // namespace
+}  // namespace lmdeploy

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/text/chat/chat_template.h"
@@ -20,8 +19,12 @@ std::optional<int> control_token(const std::string& text, const Tokenizer* token
   return id;
 }
 
+/// By their last ids first: a sequence stands before those that end in it, and nothing else between them.
+bool ends_before(const Sequence& a, const Sequence& b) {
+  return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend());
+}
 bool ends_with(const Sequence& sequence, const Sequence& suffix) {
-  return sequence.size() > suffix.size() && std::equal(suffix.rbegin(), suffix.rend(), sequence.rbegin());
+  return sequence.size() >= suffix.size() && std::equal(suffix.rbegin(), suffix.rend(), sequence.rbegin());
 }
 
 bool starts_with_space(const std::string& word) {
@@ -44,17 +47,17 @@ StopWords split_stop_words(const std::vector<std::string>& words, const Tokenize
 
 std::vector<Sequence> spell_bad_words(const std::vector<std::string>& words, const Tokenizer& tokenizer) {
   const EncodeOptions plain = {.add_special_tokens = false, .parse_special = true};
-  std::set<Sequence> spellings;
+  std::vector<Sequence> spellings;
   for (const std::string& word : words) {
-    spellings.insert(tokenizer.encode(word, plain));
+    spellings.push_back(tokenizer.encode(word, plain));
     if (!control_token(word, &tokenizer) && !starts_with_space(word))
-      spellings.insert(tokenizer.encode(" " + word, plain));
+      spellings.push_back(tokenizer.encode(" " + word, plain));
   }
+  std::sort(spellings.begin(), spellings.end(), ends_before);
   std::vector<Sequence> needed;
-  for (const Sequence& candidate : spellings) {
-    const bool covered = std::any_of(spellings.begin(), spellings.end(),
-                                     [&](const Sequence& other) { return ends_with(candidate, other); });
-    if (!candidate.empty() && !covered) needed.push_back(candidate);
+  for (Sequence& candidate : spellings) {
+    const bool covered = !needed.empty() && ends_with(candidate, needed.back());
+    if (!candidate.empty() && !covered) needed.push_back(std::move(candidate));
   }
   return needed;
 }

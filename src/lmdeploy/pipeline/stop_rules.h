@@ -23,7 +23,7 @@ StopWords split_stop_words(const std::vector<std::string>& words, const Tokenize
 
 /// The token sequences that spell `words`, each with and without a space before it (ordinary words begin with
 /// one in running text). A sequence that ends in another one of the list is left out: the shorter one bans it
-/// already.
+/// already. n log n in their ids.
 std::vector<std::vector<int>> spell_bad_words(const std::vector<std::string>& words,
                                               const Tokenizer& tokenizer);
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "lmdeploy/pipeline/scripted_tokenizer.h"
 #include "lmdeploy/text/chat/chat_template.h"
 
@@ -43,6 +46,35 @@ TEST(StopRules, BadWordsWithAndWithoutSpace) {
   EXPECT_EQ(spell_bad_words({"b"}, tokenizer), (std::vector<std::vector<int>>{{1}}));
   EXPECT_EQ(spell_bad_words({" a"}, tokenizer), (std::vector<std::vector<int>>{{2}}));
   EXPECT_EQ(spell_bad_words({"<x>"}, tokenizer), (std::vector<std::vector<int>>{{4}}));
+}
+
+// In the time of a sort: a client of a server may send as many.
+TEST(StopRules, ManyBadWordsAreThoseThatNoOtherCovers) {
+  const ScriptedTokenizer tokenizer({{"a"}, {"b"}, {"c"}, {" "}});
+  std::vector<std::string> words;
+  for (int number = 0; number < 200000; ++number) {  // all words of three letters and up, over a, b and c
+    std::string word;
+    for (int rest = number + 27; rest > 0; rest /= 3) word += static_cast<char>('a' + rest % 3);
+    words.push_back(word);
+  }
+  std::set<std::vector<int>> needed;
+  for (const std::string& word : words) {  // the definition, for words that all have a shortest ending
+    std::vector<int> ids;
+    for (const char letter : word) ids.push_back(letter - 'a');
+    for (size_t length = 1; length <= ids.size(); ++length) {
+      const std::vector<int> ending(ids.end() - static_cast<int64_t>(length), ids.end());
+      std::string text;
+      for (const int id : ending) text += static_cast<char>('a' + id);
+      int number = 0;
+      for (size_t i = text.size(); i-- > 0;) number = 3 * number + (text[i] - 'a');
+      if (text.back() == 'a' || number < 27 || number >= 200027) continue;  // not a word of the list
+      needed.insert(ending);
+      break;
+    }
+  }
+  std::vector<std::vector<int>> got = spell_bad_words(words, tokenizer);
+  std::sort(got.begin(), got.end());
+  EXPECT_EQ(got, std::vector<std::vector<int>>(needed.begin(), needed.end()));
 }
 
 }  // namespace

@@ -179,6 +179,22 @@ TEST(ApiServer, AbortRequest) {
   server.await_idle();
 }
 
+// One after the other, each on a connection of its own.
+TEST(ApiServer, AnIdIsFreeOnceItsAnswerIsThere) {
+  ScriptedServer server;
+  const std::pair<std::string, std::string> requests[] = {
+      {kChat, R"({"messages":"hi","session_id":7,"stream":)"},
+      {"/v1/completions", R"({"model":"scripted","prompt":"hi","session_id":7,"stream":)"},
+      {"/generate", R"({"prompt":"hi","session_id":7,"stream":)"},
+      {"/v1/chat/interactive", R"({"prompt":"hi","session_id":7,"stream":)"}};
+  for (const auto& [path, body] : requests)
+    for (const char* stream : {"false}", "true}"})
+      for (int i = 0; i < 40; ++i) {
+        ASSERT_EQ(server.post(path, body + stream).status, 200) << path << stream << i;
+        ASSERT_EQ(server.server().service().admission().counts().running, 0) << path << stream << i;
+      }
+}
+
 TEST(ApiServer, MetricsCount) {
   ScriptedServer server({.answer = "abc"});
   server.post_json(kChat, kBody);

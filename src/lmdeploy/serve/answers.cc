@@ -1,5 +1,6 @@
 #include "lmdeploy/serve/answers.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lmdeploy {
@@ -79,13 +80,20 @@ std::optional<AnswerPiece> Answers::poll() {
   return std::nullopt;
 }
 
+bool Answers::all_finished() const { return std::ranges::all_of(answers_, &Answer::finished); }
+
 http::Task<std::optional<AnswerPiece>> Answers::next() {
+  std::optional<AnswerPiece> piece = co_await wait_for_piece();
+  const bool last = !piece || piece->error || all_finished();
+  if (last && on_end_) std::exchange(on_end_, nullptr)();
+  co_return piece;
+}
+
+http::Task<std::optional<AnswerPiece>> Answers::wait_for_piece() {
   if (first_) co_return std::exchange(first_, std::nullopt);
   while (!exchange_.server_ends()) {
     if (std::optional<AnswerPiece> piece = poll()) co_return piece;
-    bool all_finished = true;
-    for (const Answer& answer : answers_) all_finished = all_finished && answer.finished();
-    if (all_finished) co_return std::nullopt;
+    if (all_finished()) co_return std::nullopt;
     try {
       co_await exchange_.wait(signal_);
     } catch (const http::ServerEnds&) {  // the loop ends

@@ -61,7 +61,9 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
   else
     co_await exchange.offload(submit);
   answers->set_abort(entry.abort_switch());
-  co_return Generation(std::move(place), std::move(entry), std::move(pipeline), std::move(answers));
+  const RunningRequest running(std::move(place), std::move(entry));
+  answers->set_on_end([running] { running.give_back(); });
+  co_return Generation(running, std::move(pipeline), std::move(answers));
 }
 
 http::Task<> read_answers(Answers& answers, std::function<void(AnswerPiece&)> take) {

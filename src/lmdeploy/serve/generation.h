@@ -11,27 +11,41 @@
 
 namespace lmdeploy {
 
-/// Everything that keeps one request running, in the order in which it is taken; given back the other way
-/// round.
+/// A request's place among those that run, and its id. Given back with the last copy, or by give_back() of
+/// any.
+class RunningRequest {
+ public:
+  RunningRequest(Admission::Place place, RequestRegistry::Entry entry)
+      : id_(entry.id()),
+        held_(std::make_shared<std::optional<Held>>(Held{std::move(place), std::move(entry)})) {}
+
+  int64_t id() const { return id_; }
+  void give_back() const { held_->reset(); }
+
+ private:
+  struct Held {
+    Admission::Place place;
+    RequestRegistry::Entry entry;
+  };
+  int64_t id_;
+  std::shared_ptr<std::optional<Held>> held_;
+};
+
+/// Everything that keeps one request running.
 class Generation {
  public:
-  Generation(Admission::Place place, RequestRegistry::Entry entry, std::shared_ptr<Pipeline> pipeline,
-             std::unique_ptr<Answers> answers)
-      : place_(std::move(place)),
-        entry_(std::move(entry)),
-        pipeline_(std::move(pipeline)),
-        answers_(std::move(answers)) {}
+  Generation(RunningRequest request, std::shared_ptr<Pipeline> pipeline, std::unique_ptr<Answers> answers)
+      : request_(std::move(request)), pipeline_(std::move(pipeline)), answers_(std::move(answers)) {}
 
   Answers& answers() { return *answers_; }
   const Answers& answers() const { return *answers_; }
   const Pipeline& pipeline() const { return *pipeline_; }
-  int64_t session_id() const { return entry_.id(); }
+  int64_t session_id() const { return request_.id(); }
   /// Prompt tokens once for each prompt (its answers share them), generated ones of all answers.
   JsonObject usage(size_t answers_per_prompt = 1) const;
 
  private:
-  Admission::Place place_;
-  RequestRegistry::Entry entry_;
+  RunningRequest request_;
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<Answers> answers_;
 };

@@ -101,10 +101,8 @@ Json part(const std::string& text, const AnswerCounts& counts, int64_t history_t
 
 /// What keeps a turn running, given back from the last to the first.
 struct RunningTurn {
-  Admission::Place place;
   std::shared_ptr<Pipeline> pipeline;
   InteractiveSessions::Lease lease;
-  RequestRegistry::Entry entry;
   std::unique_ptr<Answers> answers;
   int64_t history_tokens = 0;
   bool failed = false;  // after the stream had begun
@@ -165,8 +163,9 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
   answers->add(Answer(pipeline->chat(session, request.prompt, request.gen_config), std::nullopt,
                       /*one_call=*/false, RequestRecord(service.metrics(), exchange.request().arrival)));
   answers->set_abort(entry.abort_switch());
-  RunningTurn turn{std::move(place), std::move(pipeline), std::move(lease),
-                   std::move(entry), std::move(answers),  history_tokens};
+  const RunningRequest running(std::move(place), std::move(entry));
+  answers->set_on_end([running] { running.give_back(); });
+  RunningTurn turn{std::move(pipeline), std::move(lease), std::move(answers), history_tokens};
   std::optional<ApiErrorInfo> failure;
   std::exception_ptr gone;
   try {

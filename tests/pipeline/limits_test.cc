@@ -83,6 +83,22 @@ TEST_F(LimitsTest, AQuantisedCacheAnswersAloneAsTogether) {
   }
 }
 
+// Nothing can interrupt a step, and what runs waits for it.
+TEST_F(LimitsTest, AStepOfTheCpuTakesFewPromptTokensUnlessMoreAreAskedFor) {
+  write_chain_model(folder());
+  const auto step_of = [&](std::optional<int64_t> most, std::optional<int64_t> least) {
+    PipelineConfig asked = config();
+    asked.device_type = "cpu";
+    asked.max_prefill_token_num = most;
+    asked.num_tokens_per_iter = least;
+    return Pipeline(asked).engine().config().max_prefill_token_num;
+  };
+  EXPECT_EQ(step_of({}, {}), 512);
+  EXPECT_EQ(step_of(8192, {}), 512);
+  EXPECT_EQ(step_of(100, 0), 100);
+  EXPECT_EQ(step_of(4096, 1024), 4096);
+}
+
 TEST_F(LimitsTest, F51_CacheHitsAreVisible) {
   write_random_text_model(folder(), 2);
   for (const bool caching : {true, false}) {

@@ -78,8 +78,8 @@ bool uses_cuda(const PipelineConfig& config) {
 
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint) {
   const auto threads = std::make_shared<ThreadPool>(config.num_threads);
-  const CpuOptions on_cpu = {
-      .rounded_activations = config.rounded_activations.value_or(rounds_activations(config.dtype, checkpoint))};
+  const CpuOptions on_cpu = {.rounded_activations = config.rounded_activations.value_or(
+                                 rounds_activations(config.dtype, checkpoint))};
   if (!uses_cuda(config)) return make_cpu_kernels(threads, on_cpu);
   try {
     return make_cuda_kernels(threads, cuda_dtype(config.dtype, checkpoint),

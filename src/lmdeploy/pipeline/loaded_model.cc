@@ -52,10 +52,18 @@ JsonObject config_overrides(const PipelineConfig& config) {
   return overrides;
 }
 
-LoadOptions load_options(const PipelineConfig& config) {
+/// A step takes long on a CPU: answers that run wait for it, and nothing interrupts it.
+int64_t most_prompt_tokens(const PipelineConfig& config, const Kernels& kernels) {
+  constexpr int64_t kOnCpu = 512;  // enough for the full speed of the products
+  const int64_t most = *config.max_prefill_token_num;
+  const bool is_chosen = *config.num_tokens_per_iter > 0;
+  return kernels.has_own_memory() || is_chosen ? most : std::min(most, kOnCpu);
+}
+
+LoadOptions load_options(const PipelineConfig& config, const Kernels& kernels) {
   LoadOptions options;
   options.max_step_tokens =
-      std::max(*config.max_prefill_token_num, *config.num_tokens_per_iter) + *config.max_batch_size;
+      std::max(most_prompt_tokens(config, kernels), *config.num_tokens_per_iter) + *config.max_batch_size;
   options.max_logit_rows = std::max(options.max_logit_rows, *config.max_batch_size);
   options.config_overrides = config_overrides(config);
   options.progress = config.progress;
@@ -68,7 +76,7 @@ EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels,
   engine.session_len = *config.session_len;
   engine.max_batch_size = *config.max_batch_size;
   engine.block_len = *config.cache_block_seq_len;
-  engine.max_prefill_token_num = *config.max_prefill_token_num;
+  engine.max_prefill_token_num = most_prompt_tokens(config, kernels);
   engine.num_tokens_per_iter = *config.num_tokens_per_iter;
   engine.max_prefill_iters = *config.max_prefill_iters;
   engine.enable_prefix_caching = *config.enable_prefix_caching;
@@ -93,7 +101,7 @@ std::unique_ptr<Model> load_draft_model(const PipelineConfig& config, const Toke
   if (!config.speculative || config.speculative->model.empty()) return nullptr;
   const std::string path = draft_path(config);
   check_same_vocabulary(tokenizer, load_tokenizer(path).get(), path);
-  LoadOptions options = load_options(config);
+  LoadOptions options = load_options(config, kernels);
   options.config_overrides = {};
   options.progress = {};
   return load_model(*open_checkpoint(path), kernels, options);
@@ -105,7 +113,7 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
   runtime->kernels = make_kernels(config, checkpoint);
   const DType dtype = kv_dtype(config, *runtime->kernels);  // what cannot be had is refused before loading
   runtime->draft_model = load_draft_model(config, tokenizer, *runtime->kernels);
-  runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config));
+  runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config, *runtime->kernels));
   const EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
   runtime->engine =
       std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());

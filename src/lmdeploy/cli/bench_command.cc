@@ -120,9 +120,8 @@ void add_measure_flags(CLI::App& command, ModelFlags& flags) {
       ->capture_default_str();
   add_threads(command, options.num_threads);
   command
-      .add_option(
-          "--dtype", options.dtype,
-          "As for chat: float32 keeps activations in f32 where auto rounds them")
+      .add_option("--dtype", options.dtype,
+                  "As for chat: float32 keeps activations in f32 where auto rounds them")
       ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
   command.add_option("--quant-policy", options.quant_policy, "Keys and values in 8 or 4 bits; 0: not")

@@ -264,8 +264,6 @@ def test_other_refused_arguments(alphabet_path):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("prompt_lookup", "", 17))
     with pytest.raises(ValueError, match="model is x; it uses no model: leave it out"):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("prompt_lookup", "x"))
-    with pytest.raises(ValueError, match="rope_scaling_factor is 2; expected 0, since hf_overrides has rope_scaling"):
-        pipeline(alphabet_path, rope_scaling_factor=2.0, hf_overrides={"rope_scaling": {"rope_type": "linear"}})
     with pytest.raises(FileNotFoundError, match="/no/such/draft"):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("draft", "/no/such/draft"))
     with pytest.raises(TypeError, match="speculative_config is dict"):
@@ -284,6 +282,14 @@ def test_other_refused_arguments(alphabet_path):
         pipeline(alphabet_path, log_level="LOUD")
     with pytest.warns(lmdeploy.LmdeployWarning, match="trust_remote_code"):
         pipeline(alphabet_path, trust_remote_code=True).close()
+
+
+def test_one_of_two_rope_scalings_wins_aloud(alphabet_path, capfd):
+    linear = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    pipeline(alphabet_path, rope_scaling_factor=2.0, hf_overrides=linear).close()
+    assert "rope_scaling_factor 2 has no effect: hf_overrides has rope_scaling" in capfd.readouterr().err
+    pipeline(alphabet_path, hf_overrides=linear).close()
+    assert "has no effect" not in capfd.readouterr().err
 
 
 def test_log_level_of_the_environment_is_named_when_bad(alphabet_path, monkeypatch):

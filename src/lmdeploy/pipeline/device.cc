@@ -65,8 +65,6 @@ void check_config(const PipelineConfig& given) {
   require_between("cache_block_seq_len", *config.cache_block_seq_len, 1, kMaxBlockLen);
   require(*config.rope_scaling_factor == 0 || *config.rope_scaling_factor >= 1, "rope_scaling_factor",
           *config.rope_scaling_factor, "0 (off) or a factor of at least 1");
-  require(*config.rope_scaling_factor == 0 || !config.hf_overrides.contains("rope_scaling"),
-          "rope_scaling_factor", *config.rope_scaling_factor, "0, since hf_overrides has rope_scaling");
   require_between("max_prefill_token_num", *config.max_prefill_token_num, 1, kMaxStepTokens);
   require_between("num_tokens_per_iter", *config.num_tokens_per_iter, 0, kMaxStepTokens);
   require_between("max_prefill_iters", *config.max_prefill_iters, 1, kMaxStepTokens);

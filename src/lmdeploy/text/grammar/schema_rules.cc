@@ -130,10 +130,11 @@ class SchemaRules {
         shape.divisors.empty() ? static_cast<const void*>(branch.front()) : shape.divisors[0].second;
     const std::optional<NodeId> rule = add_number_range(builder_, range, document_.place(place));
     if (rule) return builder_.call(start, *rule, end);
-    note_limit(branch.front(), cat("bounds", range.divisor ? " and multipleOf" : ""),
-               range.integer
-                   ? cat("some with an integer of at most ", kMostIntegerDigits, " digits between them")
-                   : cat("some with a number of at most ", kMostDigits, " digits between them"));
+    note_limit(branch.front(),
+               cat("bounds", range.divisor ? " and a multipleOf" : "", " that leave no ",
+                   range.integer ? "integer" : "number", " of at most ",
+                   range.integer ? kMostIntegerDigits : kMostDigits, " digits"),
+               "some such number");
   }
 
   // No value is left because of a limit of ours, not of the schema.

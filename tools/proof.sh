@@ -24,7 +24,7 @@ passkey=$(mktemp -d)
 trap 'rm -r "$passkey"' EXIT
 .venv/bin/python benchmark/make_passkey_model.py "$passkey"
 for length in 16384 65536 131072; do
-  .venv/bin/python benchmark/passkey.py "$passkey" --session-len $length --rope-scaling-factor 2.5 --most-key 40 --most-mib 400
+  .venv/bin/python benchmark/passkey.py "$passkey" --session-len $length --rope-scaling-factor 2.5 --most-mib 400
 done
 make sanitize SUITES="http_test http_server_test serve_test serve_routes_test proxy_test proxy_black_box_test \
   proxy_registration_test engine_traffic_test"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/gil.h"
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/pipeline/pipeline.h"
 
@@ -28,8 +29,14 @@ void bind_pipeline(nb::module_& m);
 /// None, bool, int, float, str, and dicts, lists and tuples of those. Throws Error(kInvalidArgument) naming
 /// the place (`where` is its root: "messages").
 Json json_from_python(nb::handle value, const std::string& where);
+/// The same for a response_format: its integers beyond 64 bits become the double that spells them.
+Json format_from_python(nb::handle value, const std::string& where);
 /// The UTF-8 of a str. Throws Error(kInvalidArgument) for lone surrogates.
 std::string utf8_from_python(nb::handle text, const std::string& where);
+/// The UTF-8 of a str, with lone surrogates escaped: for messages. What cannot be written at all is "?".
+std::string printable(nb::handle text);
+/// The name of `value`'s type, for messages.
+std::string type_name_of(nb::handle value);
 /// Token ids from any sequence of ints or an integer array. Throws Error(kInvalidArgument).
 std::vector<int> ids_from_python(nb::handle ids, const std::string& where);
 /// str: text; a sequence of ints: ids; anything else: messages, which errors call `where`.

@@ -102,7 +102,7 @@ void bind_generation_config(nb::module_& m) {
           [](C& self, const nb::dict& format) {
             constexpr std::string_view kWhere = "gen_config.response_format";
             self.response_format =
-                read_response_format(json_from_python(format, std::string(kWhere)), kWhere);
+                read_response_format(format_from_python(format, std::string(kWhere)), kWhere);
           },
           nb::arg("response_format"))
       .def("validate", &C::validate);

@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bindings/bindings.h"
@@ -10,17 +11,40 @@
 namespace lmdeploy::python {
 namespace {
 
-constexpr int kMaxDepth = 256;         // as parse_json()
-constexpr size_t kMaxPlaceBytes = 40;  // of a place nested that deeply
+constexpr int kMaxDepth = 256;  // as parse_json()
+
+struct TooDeep {};
 
 [[noreturn]] void throw_bad_value(const std::string& where, nb::handle value, std::string_view expected) {
   throw Error(ErrorCode::kInvalidArgument,
-              cat(where, ": expected ", expected, ", found ", nb::type_name(value.type()).c_str()));
+              cat(where, ": expected ", expected, ", found ", type_name_of(value)));
 }
 
-Json convert(nb::handle value, const std::string& where, int depth);
+/// The double whose shortest spelling is the integer `value`: 10**45, but not 10**45 + 1.
+std::optional<double> double_that_spells(nb::handle value) {
+  const double nearest = PyLong_AsDouble(value.ptr());
+  if (PyErr_Occurred() != nullptr) {  // beyond 1.8e308
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const nb::object spelled = nb::module_::import_("decimal").attr("Decimal")(nb::repr(nb::float_(nearest)));
+  return spelled.equal(value) ? std::optional(nearest) : std::nullopt;
+}
 
-Json convert_dict(nb::handle value, const std::string& where, int depth) {
+class Converter {
+ public:
+  explicit Converter(bool wide_integers) : wide_integers_(wide_integers) {}
+  Json convert(nb::handle value, const std::string& where, int depth) const;
+
+ private:
+  Json convert_dict(nb::handle value, const std::string& where, int depth) const;
+  Json convert_sequence(nb::handle value, const std::string& where, int depth) const;
+  Json convert_int(nb::handle value, const std::string& where) const;
+
+  const bool wide_integers_;
+};
+
+Json Converter::convert_dict(nb::handle value, const std::string& where, int depth) const {
   JsonObject object;
   for (auto [key, item] : nb::borrow<nb::dict>(value)) {
     if (!nb::isinstance<nb::str>(key)) throw_bad_value(cat(where, ", a key"), key, "str");
@@ -30,7 +54,7 @@ Json convert_dict(nb::handle value, const std::string& where, int depth) {
   return object;
 }
 
-Json convert_sequence(nb::handle value, const std::string& where, int depth) {
+Json Converter::convert_sequence(nb::handle value, const std::string& where, int depth) const {
   JsonArray array;
   for (nb::handle item : value) {
     array.push_back(convert(item, cat(where, "[", array.size(), "]"), depth + 1));
@@ -38,24 +62,27 @@ Json convert_sequence(nb::handle value, const std::string& where, int depth) {
   return array;
 }
 
-Json convert_int(nb::handle value, const std::string& where) {
+Json Converter::convert_int(nb::handle value, const std::string& where) const {
   int overflow = 0;
   const long long signed_value = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
   if (overflow == 0) return static_cast<int64_t>(signed_value);
   const unsigned long long unsigned_value = PyLong_AsUnsignedLongLong(value.ptr());
   if (overflow < 0 || PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    throw Error(ErrorCode::kInvalidArgument, cat(where, ": the integer does not fit into 64 bits"));
+    if (!wide_integers_)
+      throw Error(ErrorCode::kInvalidArgument, cat(where, ": the integer does not fit into 64 bits"));
+    if (const auto number = double_that_spells(value)) return *number;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        cat(where,
+            ": found an integer of more than 64 bits that no double spells exactly; expected a rounder "
+            "one, such as 10**30"));
   }
   return static_cast<uint64_t>(unsigned_value);
 }
 
-Json convert(nb::handle value, const std::string& where, int depth) {
-  if (depth > kMaxDepth) {
-    throw Error(ErrorCode::kInvalidArgument,
-                cat("nested deeper than ", kMaxDepth,
-                    " levels, or inside itself: ", where.substr(0, kMaxPlaceBytes), "..."));
-  }
+Json Converter::convert(nb::handle value, const std::string& where, int depth) const {
+  if (depth > kMaxDepth) throw TooDeep();
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::int_>(value)) return convert_int(value, where);
@@ -68,9 +95,20 @@ Json convert(nb::handle value, const std::string& where, int depth) {
   throw_bad_value(where, value, "None, bool, int, float, str, dict, list or tuple");
 }
 
+Json json_of(nb::handle value, const std::string& where, bool wide_integers) {
+  try {
+    return Converter(wide_integers).convert(value, where, 0);
+  } catch (const TooDeep&) {
+    throw Error(ErrorCode::kInvalidArgument,
+                cat(where, ": nested deeper than ", kMaxDepth, " levels, or inside itself"));
+  }
+}
+
 }  // namespace
 
-Json json_from_python(nb::handle value, const std::string& where) { return convert(value, where, 0); }
+Json json_from_python(nb::handle value, const std::string& where) { return json_of(value, where, false); }
+
+Json format_from_python(nb::handle value, const std::string& where) { return json_of(value, where, true); }
 
 std::string utf8_from_python(nb::handle text, const std::string& where) {
   Py_ssize_t size = 0;
@@ -81,6 +119,16 @@ std::string utf8_from_python(nb::handle text, const std::string& where) {
   throw Error(ErrorCode::kInvalidArgument,
               cat(where, ": the text holds a lone surrogate; expected text that UTF-8 can write"));
 }
+
+std::string printable(nb::handle text) {
+  const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
+  if (bytes.is_valid())
+    return {PyBytes_AS_STRING(bytes.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+  PyErr_Clear();
+  return "?";
+}
+
+std::string type_name_of(nb::handle value) { return printable(nb::type_name(value.type())); }
 
 std::vector<int> ids_from_python(nb::handle ids, const std::string& where) {
   if (PySequence_Check(ids.ptr()) == 0 || nb::isinstance<nb::str>(ids) || nb::isinstance<nb::bytes>(ids)) {

@@ -36,8 +36,8 @@ VocabularyRef vocabulary_of_bytes(const nb::list& tokens) {
 }
 
 GrammarRef compile(nb::handle response_format, const VocabularyRef& vocabulary) {
-  const Json json = json_from_python(response_format, "response_format");
-  const nb::gil_scoped_release release;
+  const Json json = format_from_python(response_format, "response_format");
+  const GilRelease release;
   return {
       grammar::compile(read_response_format(json, "response_format"), vocabulary.impl, "response_format")};
 }
@@ -53,7 +53,7 @@ void bind_grammar(nb::module_& m) {
   nb::class_<VocabularyRef>(m, "Vocabulary", "The bytes of a tokenizer's tokens; immutable.")
       .def_static(
           "of", [](const TokenizerRef& tokenizer) { return VocabularyRef{Vocabulary::of(*tokenizer.impl)}; },
-          nb::arg("tokenizer"), nb::call_guard<nb::gil_scoped_release>())
+          nb::arg("tokenizer"), ReleaseGil())
       .def_static("of_bytes", &vocabulary_of_bytes, nb::arg("tokens"),
                   "`tokens[id]`: the bytes of token id; empty for ids without text.")
       .def("__len__", [](const VocabularyRef& self) { return self.impl->size(); });

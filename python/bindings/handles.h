@@ -36,7 +36,7 @@ class PipelineRef {
     } else if (impl_->on_engine_thread()) {
       std::thread([impl = std::move(impl_)] {}).detach();
     } else {
-      const nb::gil_scoped_release release;
+      const GilRelease release;
       impl_.reset();
     }
   }

@@ -28,7 +28,7 @@ std::filesystem::path fetch(const std::filesystem::path& model, const std::strin
   hooks.progress = [&](const HubStatus& status) {
     paced(status.done_bytes == status.total_bytes, status.done_bytes, status.total_bytes);
   };
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return fetch_model(request, config, hooks);
 }
 

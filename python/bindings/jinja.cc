@@ -41,7 +41,7 @@ void set_date(LocalTime& self, const DateFields& fields) {
 std::string render_template(std::string_view source, const nb::dict& variables,
                             const std::optional<LocalTime>& now) {
   const Json converted = json_from_python(variables, "variables");
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   const jinja::Template parsed{std::string(source)};
   if (!now) return parsed.render(converted.get_object());
   return parsed.render(converted.get_object(), [&] { return *now; });

@@ -18,7 +18,7 @@ namespace {
 std::shared_ptr<const nb::object> hold(nb::handle object) {
   return {new nb::object(nb::borrow(object)), [](const nb::object* held) {
             if (Py_IsInitialized() == 0) return;
-            const nb::gil_scoped_acquire acquire;
+            const GilAcquire acquire;
             delete held;
           }};
 }
@@ -45,8 +45,12 @@ nb::object row_of(nb::handle result) {
   if (result.is_none()) throw Error(ErrorCode::kInvalidArgument, "returned None; expected the scores");
   const nb::module_ numpy = nb::module_::import_("numpy");
   const nb::object array = numpy.attr("asarray")(result);
-  if (nb::cast<std::string>(array.attr("dtype").attr("kind")) == "c")
-    throw Error(ErrorCode::kInvalidArgument, "returned complex numbers; expected the scores");
+  const nb::object dtype = array.attr("dtype");
+  const auto kind = nb::cast<std::string>(dtype.attr("kind"));
+  if (kind == "c") throw Error(ErrorCode::kInvalidArgument, "returned complex numbers; expected the scores");
+  if (kind == "b")
+    throw Error(ErrorCode::kInvalidArgument,
+                cat("returned ", type_name_of(result), " of bool, a mask; expected the scores"));
   return numpy.attr("ascontiguousarray")(array, numpy.attr("float32")).attr("reshape")(-1);
 }
 
@@ -59,7 +63,10 @@ void call(const nb::object& callable, std::span<const int> tokens, std::vector<f
   {
     const nb::object row = row_of(callable(ids_array(tokens), array_over(values, owner)));
     const auto view = nb::cast<nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(row);
-    if (view.data() != values.data() || view.size() != values.size()) {
+    if (view.size() != values.size())
+      throw Error(ErrorCode::kInvalidArgument,
+                  cat("returned ", view.size(), " logits; expected ", values.size()));
+    if (view.data() != values.data()) {
       logits.assign(view.data(), view.data() + view.size());
       return;
     }
@@ -71,24 +78,34 @@ void call(const nb::object& callable, std::span<const int> tokens, std::vector<f
     logits = values;
 }
 
-std::string words_of(nb::python_error& error) {
-  const nb::object type = nb::borrow(error.type());
+/// The exception as "KeyError: its words".
+std::string words_of(const nb::python_error& error) {
+  const std::string_view name = reinterpret_cast<PyTypeObject*>(error.type().ptr())->tp_name;
   const nb::object text = nb::steal(PyObject_Str(error.value().ptr()));
   if (!text.is_valid()) PyErr_Clear();
-  return cat(nb::cast<std::string>(type.attr("__name__")), ": ",
-             text.is_valid() ? utf8_from_python(text, "exception") : "");
+  return cat(name.substr(name.rfind('.') + 1), ": ", text.is_valid() ? printable(text) : "");
+}
+
+/// The exception with its traceback, as Python prints it; python_error::what() cannot write lone surrogates.
+std::string traceback_of(const nb::python_error& error) {
+  try {
+    const nb::object lines = nb::module_::import_("traceback").attr("format_exception")(error.value());
+    return printable(nb::str("").attr("join")(lines));
+  } catch (const nb::python_error&) {  // its __str__ fails in a way that traceback does not expect
+    return words_of(error);
+  }
 }
 
 LogitsProcessor processor_of(nb::handle callable, size_t index) {
   return [held = hold(callable), index](std::span<const int> tokens, std::vector<float>& logits) {
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquire acquire;
     const auto fail = [&](const std::string& words) {
       throw Error(ErrorCode::kInvalidArgument, cat("logits_processors[", index, "]: ", words));
     };
     try {
-      call(*held, tokens, logits);
-    } catch (nb::python_error& error) {
-      LMD_LOG(kWarning, "logits_processors[", index, "] failed: ", error.what());
+      outlive_interpreter([&] { call(*held, tokens, logits); });
+    } catch (const nb::python_error& error) {
+      LMD_LOG(kWarning, "logits_processors[", index, "] failed: ", traceback_of(error));
       fail(words_of(error));
     } catch (const std::exception& error) {
       fail(error.what());

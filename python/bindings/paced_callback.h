@@ -19,9 +19,11 @@ class PacedCallback {
     const auto now = std::chrono::steady_clock::now();
     if (!force && now - last_ < kSignalInterval) return;
     last_ = now;
-    const nb::gil_scoped_acquire acquire;
-    check_signals();
-    if (!callback_.is_none()) callback_(args...);
+    const GilAcquire acquire;
+    outlive_interpreter([&] {
+      check_signals();
+      if (!callback_.is_none()) callback_(args...);
+    });
   }
 
  private:

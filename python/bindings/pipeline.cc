@@ -19,12 +19,10 @@
 namespace lmdeploy::python {
 namespace {
 
-using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
-
 std::shared_ptr<PipelineRef> open_pipeline(PipelineConfig config, nb::handle progress) {
   PacedCallback paced(progress);
   config.progress = [&](int64_t done, int64_t total) { paced(done == total, done, total); };
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return std::make_shared<PipelineRef>(config);
 }
 
@@ -39,7 +37,7 @@ std::vector<Response> infer(const PipelineRef& self, const nb::list& prompts,
   }
   PacedCallback paced(poll);
   const size_t total = native_prompts.size();
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return self.get().infer(native_prompts, gen_configs, options,
                           [&](size_t done) { paced(done == total, done); });
 }
@@ -52,7 +50,7 @@ std::vector<double> score(ScoreKind kind, const std::shared_ptr<PipelineRef>& se
   check_scored_ids(kind, input_ids, self->get().spec());
   StreamGroup<RequestHandle> group(self);
   for (const std::vector<int>& ids : input_ids) {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     group.add(self->with_engine([&](Engine& engine) { return engine.submit(score_request(kind, ids)); }));
   }
   std::vector<double> scores(input_ids.size());
@@ -65,14 +63,14 @@ std::vector<double> score(ScoreKind kind, const std::shared_ptr<PipelineRef>& se
 
 std::string render(const PipelineRef& self, nb::handle prompt, const RunOptions& options) {
   const Prompt native_prompt = prompt_from_python(prompt);
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return self.get().render(native_prompt, options);
 }
 
 std::pair<std::string, std::vector<int>> preview(const PipelineRef& self, nb::handle prompt,
                                                  const RunOptions& options) {
   const Prompt native_prompt = prompt_from_python(prompt);
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   PromptPreview seen = self.get().preview(native_prompt, options);
   return {std::move(seen.text), std::move(seen.token_ids)};
 }

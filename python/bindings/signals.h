@@ -7,6 +7,8 @@
 #include <chrono>
 #include <optional>
 
+#include "bindings/gil.h"
+
 namespace lmdeploy::python {
 
 /// How long native code waits before pending signals are looked at.
@@ -28,7 +30,7 @@ auto wait_with_signals(std::optional<double> timeout_s, Attempt attempt, Done do
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     auto result = [&] {
-      const nanobind::gil_scoped_release release;
+      const GilRelease release;
       return attempt(std::clamp(left, std::chrono::milliseconds{0}, kSignalInterval));
     }();
     if (done(result) || left <= kSignalInterval) return result;

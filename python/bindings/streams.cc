@@ -12,14 +12,13 @@
 namespace lmdeploy::python {
 namespace {
 
-using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
 using ResponseGroup = StreamGroup<ResponseStream>;
 using RequestGroup = StreamGroup<RequestHandle>;
 
 size_t submit(ResponseGroup& group, nb::handle prompt, const GenerationConfig& gen_config,
               const RunOptions& options) {
   const Prompt native_prompt = prompt_from_python(prompt);
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return group.add(group.pipeline().get().submit(native_prompt, gen_config, options));
 }
 
@@ -27,7 +26,7 @@ size_t chat(ResponseGroup& group, const SessionRef& session, nb::handle prompt,
             const GenerationConfig& gen_config, const RunOptions& options) {
   const std::string text = utf8_from_python(prompt, "prompt");
   const std::shared_ptr<ChatSession> held = session.impl;  // forget() may replace it meanwhile
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return group.add(group.pipeline().get().chat(*held, text, gen_config, options), held);
 }
 
@@ -38,7 +37,7 @@ size_t submit_request(RequestGroup& group, const Request& request) {
 /// What both kinds of group have.
 template <typename Group>
 nb::class_<Group> bind_group(nb::module_& m, const char* name, const char* doc) {
-  return nb::class_<Group>(m, name, doc)
+  return nb::class_<Group>(m, name, nb::is_weak_referenceable(), doc)
       .def(nb::init<std::shared_ptr<PipelineRef>>(), nb::arg("pipeline"))
       .def(
           "next", [](Group& self, std::optional<double> timeout) { return next_with_signals(self, timeout); },

@@ -14,8 +14,6 @@
 namespace lmdeploy::python {
 namespace {
 
-using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
-
 std::vector<int> encode(const TokenizerRef& self, std::string_view text, bool add_special_tokens,
                         std::optional<bool> parse_special) {
   return self.impl->encode(text, {.add_special_tokens = add_special_tokens, .parse_special = parse_special});
@@ -38,7 +36,7 @@ void bind_tokenizer(nb::module_& m) {
           "decode",
           [](const T& self, nb::handle ids, bool skip) {
             const std::vector<int> native = ids_from_python(ids, "ids");
-            const nb::gil_scoped_release release;
+            const GilRelease release;
             return self.impl->decode(native, skip);
           },
           nb::arg("ids"), nb::arg("skip_special_tokens") = true)
@@ -83,7 +81,7 @@ void bind_detokenizer(nb::module_& m) {
 }
 
 std::string render(const ChatTemplateRef& self, const Json& messages, const RenderOptions& options) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   if (messages.is_string()) return self.impl->render_prompt(messages.as_string(), options);
   return self.impl->render(messages, options);
 }

@@ -132,6 +132,13 @@ class Config:
             _check_leaves(converted, where)
         return converted
 
+    def check_again(self) -> None:
+        """What the constructor checks: fields may have been assigned, lists and dicts changed in place since."""
+        for name, value in list(self.__dict__.items()):
+            if isinstance(value, (list, dict)) and not name.startswith("_"):
+                self.__dict__[name] = self._checked(name, value)
+        self._validate()
+
     def _validate(self) -> None:
         """Ranges; subclasses raise ConfigValueError."""
 

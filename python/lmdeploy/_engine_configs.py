@@ -58,8 +58,9 @@ class TurbomindEngineConfig(Config):
             ``compressed-tensors``, ``fp8``, ``mxfp4`` or ``w8a8``; None: whatever it is.
         session_len: Most tokens of prompt and answer together; None: the model's own.
         max_batch_size: Most prompts that run at once; None: by device. More than that wait.
-        cache_max_entry_count: In (0, 1): share of the free memory for keys and values; 1 or more: a number of blocks.
-            Left out: on the CPU what ``max_batch_size`` sessions need, at most a quarter of the free memory.
+        cache_max_entry_count: In (0, 1): share of the free memory for keys and values; a whole number, 1 or more: a
+            number of blocks. Left out: on the CPU what ``max_batch_size`` sessions need, at most a quarter of the free
+            memory; giving the 0.8 that the field shows then is something else, though ``==`` sees no difference.
         cache_block_seq_len: Tokens per KV block.
         enable_prefix_caching: Reuse the keys and values of equal prompt beginnings.
         quant_policy: Number kind of the KV cache: 0 as ``dtype``, 8 or ``"int8"``, 4 or ``"int4"``.
@@ -134,8 +135,9 @@ class TurbomindEngineConfig(Config):
         _require(self.dtype in _DTYPES, "dtype", self.dtype, ", ".join(_DTYPES))
         _require_positive(self, "tp", "dp", "cp", "ep", "session_len", "max_batch_size", "cache_block_seq_len",
                           "max_prefill_token_num", "max_prefill_iters")
-        _require(self.cache_max_entry_count > 0, "cache_max_entry_count", self.cache_max_entry_count,
-                 "a share of memory in (0, 1) or a number of blocks")
+        count = self.cache_max_entry_count
+        _require(0 < count < 1 or (count >= 1 and count % 1 == 0), "cache_max_entry_count", count,
+                 "a share of memory in (0, 1) or a whole number of blocks, 1 or more")
         quant_policy_number(self.quant_policy)
         _require(self.rope_scaling_factor >= 0, "rope_scaling_factor", self.rope_scaling_factor, "0 or more")
         _require(self.num_tokens_per_iter >= 0, "num_tokens_per_iter", self.num_tokens_per_iter, "0 or more")

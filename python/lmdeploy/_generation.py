@@ -41,9 +41,11 @@ class GenerationConfig(Config):
         ignore_eos: Only the length ends the answer: neither end tokens nor stop words.
         random_seed: Same seed, same draws, whatever else runs; None: a fresh one per prompt.
         stop_words: Texts that end the answer, of any length; added to the chat template's. Not part of the answer.
-        bad_words: Texts that are never generated.
-        stop_token_ids, bad_token_ids: The same as token ids.
-        min_new_tokens: Nothing stops the answer before that many tokens.
+        bad_words: Texts whose token ids never come in a row. That is the spelling the tokenizer gives the text, alone
+            and after a space; the same letters cut into other tokens may still come (docs/sampling.md).
+        stop_token_ids: Token ids that end the answer.
+        bad_token_ids: Token ids that are never generated.
+        min_new_tokens: Nothing but ``max_new_tokens`` stops the answer before that many tokens.
         skip_special_tokens: Leave control tokens out of ``Response.text``.
         logprobs: Log probabilities of that many tokens at each position, from the full distribution; None: none.
         logits_processors: Callables (input_ids, scores) -> scores that change the logits before penalties and draw:
@@ -68,7 +70,7 @@ class GenerationConfig(Config):
         ArgumentTypeError: (a TypeError and ValueError) a wrong type or an unknown name.
     """
 
-    _WIDE = ("n", "random_seed")
+    _WIDE = ("n", "random_seed", "migration_request")
 
     n: int = 1
     max_new_tokens: int | None = 512
@@ -115,6 +117,8 @@ class GenerationConfig(Config):
         for name, (low, high) in _RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise ConfigValueError(f"gen_config.{name} is {show(getattr(self, name))}; expected {low} to {high}")
+        if self.top_k < -1:
+            raise ConfigValueError(f"gen_config.top_k is {self.top_k}; expected 1 or more, or no limit: 0 or -1")
         if not 0 < self.repetition_penalty < math.inf:
             raise ConfigValueError(f"gen_config.repetition_penalty is {self.repetition_penalty}; expected a number "
                                    "above 0 (1: off)")

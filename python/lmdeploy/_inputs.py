@@ -46,6 +46,11 @@ def check_int(value: Any, where: str, low: int = 0, high: int = MAX_INT) -> int:
     return int(value)
 
 
+def check_session_id(value: Any) -> int:
+    """``value`` as a plain int. Raises for other types and negative or enormous numbers."""
+    return check_int(value, "session_id", high=2**63 - 1)
+
+
 def check_flag(value: Any, where: str) -> bool:
     """``value``. Raises for anything but True and False."""
     if not isinstance(value, bool):

@@ -100,7 +100,8 @@ def open_core(model_name: str, path: str, config: EngineConfig, template: ChatTe
     """Loads the model of that name or path, whose files are at ``path``; on a terminal with a progress bar."""
     native = native_pipeline_config(model_name, path, config, template)
     if speculative is not None:
-        draft = local_path(speculative.model, None, config.download_dir) if speculative.model else ""
+        is_path = speculative.method == "draft" and speculative.model  # native code refuses it otherwise
+        draft = local_path(speculative.model, None, config.download_dir) if is_path else ""
         native.set_speculative(speculative.method, speculative.model, draft, speculative.num_speculative_tokens)
     if not sys.stderr.isatty():
         return _core.Pipeline.open(native)

@@ -182,6 +182,9 @@ class Pipeline(AsyncAnswers):
             template_arguments: As ``infer`` takes them.
             sessions: Conversations that the prompts continue, one per prompt.
             stream_response: False yields each answer in one piece, as it is finished.
+
+        Raises:
+            BusyError: (a RuntimeError) a session runs a turn already, or is given twice; nothing has run then.
         """
         refuse_adapter(adapter_name)
         batch, _ = split_prompts(prompts)
@@ -190,13 +193,17 @@ class Pipeline(AsyncAnswers):
         if sessions is not None:
             if not isinstance(sessions, (Session, list, tuple)):
                 raise ArgumentTypeError(f"sessions is {type(sessions).__name__}; expected one Session per prompt")
-            turns = [sessions] if isinstance(sessions, Session) else [
-                _check_session(self, session, f"sessions[{i}]") for i, session in enumerate(sessions)]
+            listed = [sessions] if isinstance(sessions, Session) else sessions
+            turns = [_check_session(self, session, f"sessions[{i}]") for i, session in enumerate(listed)]
             if len(turns) != len(batch):
                 raise InvalidArgumentError(f"sessions has {len(turns)} entries for {len(batch)} prompts")
             configs = resolve_configs(gen_config, len(batch))
-            for prompt, config, session in zip(batch, configs, turns, strict=True):
-                self._start_turn(group, prompt, config, session, rendering)
+            try:
+                for prompt, config, session in zip(batch, configs, turns, strict=True):
+                    self._start_turn(group, prompt, config, session, rendering)
+            except BaseException:
+                _drop(group, turns)
+                raise
         else:
             turns = []
             self._start(group, batch, resolve_configs(gen_config, len(batch)), rendering)
@@ -280,7 +287,7 @@ class Pipeline(AsyncAnswers):
         return _core.get_reward_score(self._core, check_id_lists(input_ids, "get_reward_score: input_ids"))
 
     def get_schedule_metrics(self) -> ScheduleMetrics:
-        """Sequences, blocks and steps of the engine, now."""
+        """Sequences, blocks and steps of the engine, now, and what speculative decoding has brought."""
         return schedule_metrics(self._core.stats())
 
     # ---- the end
@@ -345,7 +352,15 @@ class Pipeline(AsyncAnswers):
             raise ArgumentTypeError("a turn of a session is text; the session keeps the conversation")
         check_text(prompt, "the prompt")
         native, = native_configs([config], _stop_words(self._template))
-        session._group = group
+        session._claim(group)
+        try:
+            self._submit_turn(group, prompt, native, session, rendering)
+        except BaseException:
+            session._release(group)
+            raise
+
+    def _submit_turn(self, group: Any, prompt: str, native: _core.GenerationConfig, session: Session,
+                     rendering: Rendering) -> None:
         if self._template is None or not rendering.do_preprocess:
             group.chat(session._native, prompt, native, rendering.native())
             return
@@ -358,18 +373,21 @@ class Pipeline(AsyncAnswers):
     def _pieces(self, group: Any, batch: list[Any], sessions: list[Session],
                 stream_response: bool) -> Iterator[Response]:
         whole: dict[int, Response] = {}
-        for idx, native in read(group):
-            piece = response_from_native(native, self._core)
-            piece.index = piece.session_id = idx
-            if sessions:
-                piece.session_id = sessions[idx].session_id
-            answer = whole[idx].extend(piece) if idx in whole else whole.setdefault(idx, first_piece(piece))
-            if piece.finish_reason is not None and sessions:
-                end_turn(sessions[idx], batch[idx], answer)
-            if stream_response:
-                yield piece
-            elif piece.finish_reason is not None:
-                yield answer
+        try:
+            for idx, native in read(group):
+                piece = response_from_native(native, self._core)
+                piece.index = piece.session_id = idx
+                if sessions:
+                    piece.session_id = sessions[idx].session_id
+                answer = whole[idx].extend(piece) if idx in whole else whole.setdefault(idx, first_piece(piece))
+                if piece.finish_reason is not None and sessions:
+                    end_turn(sessions[idx], group, batch[idx], answer)
+                if stream_response:
+                    yield piece
+                elif piece.finish_reason is not None:
+                    yield answer
+        finally:
+            _drop(group, sessions)
 
     def _forget_session(self, session: Session) -> None:
         self._core.end_session(session._native)
@@ -385,6 +403,13 @@ class Pipeline(AsyncAnswers):
                 choices[0].choices = choices
             responses.append(choices[0])
         return responses
+
+
+def _drop(group: Any, sessions: Sequence[Session]) -> None:
+    """What still runs in ``group`` is cancelled, and its sessions are free for their next turn."""
+    group.cancel_all()
+    for session in sessions:
+        session._release(group)
 
 
 def _check_session(pipe: Pipeline, session: Any, where: str) -> Session:

@@ -1,10 +1,10 @@
 """Which of the documented prompt shapes a value has."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
-from ._inputs import check_text, plain
+from ._inputs import check_text
 from .errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 
 _SHAPES = "a prompt is text, a list of {'role', 'content'} messages, or a list of such prompts"
@@ -40,11 +40,10 @@ def _check_one(prompt: Any, where: str) -> None:
 
 def split_prompts(prompts: Any) -> tuple[list[Any], bool]:
     """The prompts as a list, and whether a single one was given. Raises for anything that is not text."""
-    prompts = plain(prompts)
     if isinstance(prompts, (str, tuple, dict, bytes)) or is_messages(prompts):
         _check_one(prompts, "the prompt")
         return [prompts], True
-    if not isinstance(prompts, Iterable):
+    if not isinstance(prompts, (list, Iterator)):  # a set has no order; an array holds numbers
         _refuse(prompts, "the prompt")
     batch = list(prompts)
     for i, prompt in enumerate(batch):

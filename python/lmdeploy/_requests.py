@@ -31,14 +31,21 @@ def _warn_if_greedy(config: GenerationConfig) -> None:
     warn_once(f"GenerationConfig: {', '.join(given)} given without do_sample=True has no effect: the answer is greedy")
 
 
+def _warn_if_cut_short(config: GenerationConfig) -> None:
+    least, most = config.min_new_tokens or 0, config.max_new_tokens
+    if most is not None and least > most:
+        warn_once(f"GenerationConfig: min_new_tokens is {least}, but max_new_tokens={most} ends the answer before")
+
+
 def _one_config(config: Any) -> GenerationConfig:
     if isinstance(config, EngineGenerationConfig):
         config = config.to_generation_config()
     if not isinstance(config, GenerationConfig):
         raise ArgumentTypeError(f"gen_config is {type(config).__name__}; expected GenerationConfig")
-    config._validate()  # fields may have been assigned since it was made
+    config.check_again()
     check_fields(config)
     _warn_if_greedy(config)
+    _warn_if_cut_short(config)
     return config
 
 
@@ -55,7 +62,7 @@ def resolve_configs(gen_config: Any, num_prompts: int, loose: dict[str, Any] | N
         return [config] * num_prompts
     if given:
         warn_once(f"{', '.join(given)} on the call has no effect beside gen_config; set the fields of gen_config")
-    if not isinstance(gen_config, Sequence):
+    if not isinstance(gen_config, (list, tuple)):
         return [_one_config(gen_config)] * num_prompts
     if len(gen_config) != num_prompts:
         raise InvalidArgumentError(f"gen_config has {len(gen_config)} entries for {num_prompts} prompts; expected one "

@@ -8,7 +8,7 @@ from ._engine_configs import PytorchEngineConfig, QuantPolicy, TurbomindEngineCo
 from ._generation import EngineGenerationConfig, GenerationConfig
 from ._rendering import PromptPreview
 from ._response import EngineOutput, GenOut, Response, ResponseType
-from ._schedule_metrics import ScheduleMetrics
+from ._schedule_metrics import ScheduleMetrics, SpeculativeMetrics
 from ._speculative import SpeculativeConfig
 
 
@@ -35,6 +35,7 @@ __all__ = [
     "ResponseType",
     "ScheduleMetrics",
     "SpeculativeConfig",
+    "SpeculativeMetrics",
     "TurbomindEngineConfig",
     "VisionConfig",
     "VisonConfig",

@@ -98,6 +98,20 @@ TEST_F(ConversationsTest, CancelledAndAbandonedTurns) {
   expect_idle(pipeline, /*num_sessions=*/1);
 }
 
+TEST_F(ConversationsTest, ABusySessionKeepsTheTurnThatRuns) {
+  write_chain_model(folder(), {.after_newline = '0'});
+  Pipeline pipeline(config());
+  ChatSession session = pipeline.new_session();
+  const auto running = pipeline.chat(session, "hi", new_tokens(3000));
+  ASSERT_TRUE(running->next(std::chrono::seconds(10)));
+  const Response second = read_all(*pipeline.chat(session, "on", new_tokens(3)));
+  EXPECT_EQ(second.error_code, ErrorCode::kBusy);
+  EXPECT_EQ(read_all(*running).finish_reason, FinishReason::kLength);
+  ASSERT_EQ(session.history.size(), 1u);
+  EXPECT_EQ(session.history[0].first, "hi");
+  EXPECT_EQ(read_all(*pipeline.chat(session, "on", new_tokens(3))).text, "012");
+}
+
 TEST_F(ConversationsTest, RawTextContinuesTheSession) {
   write_random_text_model(folder(), 9);
   Pipeline pipeline(config());

@@ -1,4 +1,5 @@
 """Bad input gives one clear exception or Response, and the pipeline keeps working."""
+import array
 import json
 import os
 import pathlib
@@ -64,7 +65,8 @@ def test_missing_tensor_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("prompt", [5, None, 1.5, b"bytes", {"role": "user", "content": "x"}, [5], ["x", 5], [None],
-                                    [["x"]], [[1, 2]]], ids=repr)
+                                    [["x"]], [[1, 2]], {"x"}, frozenset(), {}.keys(), array.array("i", [1]),
+                                    np.array(["x"])], ids=repr)
 def test_prompt_that_is_not_text(pipe, prompt):
     for call in (pipe, pipe.stream_infer):
         with pytest.raises((TypeError, ValueError), match="prompt"):
@@ -211,6 +213,30 @@ def test_gen_config_of_the_wrong_type_or_with_bad_ids(pipe):
         pipe("x", None, 512)
 
 
+def test_lists_changed_in_place_are_checked_when_used(pipe):
+    for name, change, words in (("stop_words", lambda words: words.append(5), r"stop_words"),
+                                ("bad_token_ids", lambda ids: ids.append("x"), "bad_token_ids"),
+                                ("logits_processors", lambda processors: processors.append(5), "logits_processors"),
+                                ("logit_bias", lambda bias: bias.update(x=1), "logit_bias")):
+        config = GenerationConfig(stop_words=["x"], bad_token_ids=[1], logits_processors=[lambda ids, scores: scores],
+                                  logit_bias={1: 1.0})
+        change(getattr(config, name))
+        for call in (pipe, pipe.stream_infer, pipe.chat):
+            with pytest.raises(TypeError, match=f"GenerationConfig.{words}"):
+                call("x", gen_config=config)
+
+
+def test_the_type_of_gen_config_is_named_whatever_the_prompts(pipe):
+    for prompts in ("x", ["x", "y"]):
+        with pytest.raises(TypeError, match="gen_config is str; expected GenerationConfig"):
+            pipe(prompts, gen_config="xy")
+
+
+def test_more_tokens_than_there_may_be(pipe):
+    with pytest.warns(lmdeploy.LmdeployWarning, match="min_new_tokens is 5, but max_new_tokens=2"):
+        assert pipe("x", gen_config=GenerationConfig(min_new_tokens=5, max_new_tokens=2)).generate_token_len == 2
+
+
 def test_gen_config_changed_to_a_bad_value_is_refused_when_used(pipe):
     for name, value in (("temperature", 1e30), ("n", 2**40), ("top_k", -2)):
         config = GenerationConfig(do_sample=True)
@@ -236,6 +262,8 @@ def test_other_refused_arguments(alphabet_path):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("draft"))
     with pytest.raises(ValueError, match="num_speculative_tokens is 17; expected 1 to 16"):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("prompt_lookup", "", 17))
+    with pytest.raises(ValueError, match="model is x; it uses no model: leave it out"):
+        pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("prompt_lookup", "x"))
     with pytest.raises(FileNotFoundError, match="/no/such/draft"):
         pipeline(alphabet_path, speculative_config=lmdeploy.SpeculativeConfig("draft", "/no/such/draft"))
     with pytest.raises(TypeError, match="speculative_config is dict"):
@@ -254,6 +282,14 @@ def test_other_refused_arguments(alphabet_path):
         pipeline(alphabet_path, log_level="LOUD")
     with pytest.warns(lmdeploy.LmdeployWarning, match="trust_remote_code"):
         pipeline(alphabet_path, trust_remote_code=True).close()
+
+
+def test_one_of_two_rope_scalings_wins_aloud(alphabet_path, capfd):
+    linear = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    pipeline(alphabet_path, rope_scaling_factor=2.0, hf_overrides=linear).close()
+    assert "rope_scaling_factor 2 has no effect: hf_overrides has rope_scaling" in capfd.readouterr().err
+    pipeline(alphabet_path, hf_overrides=linear).close()
+    assert "has no effect" not in capfd.readouterr().err
 
 
 def test_log_level_of_the_environment_is_named_when_bad(alphabet_path, monkeypatch):

@@ -14,6 +14,7 @@ import pytest
 import lmdeploy
 from lmdeploy import GenerationConfig
 from lmdeploy._stream import read_async
+from lmdeploy.errors import BusyError, InvalidArgumentError
 
 ALPHABET = string.ascii_lowercase
 LONG = GenerationConfig(max_new_tokens=50_000, ignore_eos=True)
@@ -156,6 +157,52 @@ def test_stop_session_ends_an_async_answer(endless):
     assert pieces[-1].finish_reason == "abort" and pieces[-1].generate_token_len < LONG.max_new_tokens
 
 
+def test_stop_and_end_session_need_no_await(endless):
+    async def main():
+        last = None
+        async for piece in endless.generate("one", 3, LONG, sequence_end=False):
+            last = piece
+            endless.stop_session(3)
+        await endless.stop_session(4)
+        await asyncio.gather(endless.end_session(3), endless.end_session(3))
+        return last.finish_reason
+
+    assert asyncio.run(main()) == "abort" and endless._sessions == {}
+    assert asyncio.run(endless.stop_session(3)) is None
+    endless.end_session(3)
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    *(({"session_id": value}, "session_id is") for value in (-1, "x", 1.5, float("nan"), True, 10**30, [1])),
+    *(({"step": value}, "step is") for value in ("x", -1, 10**9, 2.5)),
+    ({"sequence_start": 5}, "sequence_start is 5"), ({"sequence_end": "x"}, "sequence_end is 'x'"),
+    ({"stream_response": 5}, "stream_response is 5")])
+def test_generate_checks_its_arguments(pipe, arguments, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        asyncio.run(collect(pipe.generate("one", **arguments)))
+
+
+@pytest.mark.parametrize("session_id", [-1, "x", 1.5, None, True, [1]])
+def test_stop_and_end_session_check_the_id(pipe, session_id):
+    for call in (pipe.stop_session, pipe.end_session):
+        with pytest.raises(InvalidArgumentError, match="session_id is"):
+            call(session_id)
+
+
+def test_generate_on_a_busy_conversation(endless):
+    async def main():
+        first = endless.generate("one", 5, LONG, sequence_end=False)
+        await anext(first)
+        with pytest.raises(BusyError):
+            await collect(endless.generate("two", 5, LONG, sequence_start=False))
+        endless.stop_session(5)
+        last = [piece async for piece in first][-1]
+        endless.end_session(5)
+        return last.finish_reason
+
+    assert asyncio.run(main()) == "abort"
+
+
 def test_a_cancelled_task_frees_the_engine(endless):
     async def main():
         task = asyncio.create_task(collect(endless.generate("one", gen_config=LONG)))
@@ -278,6 +325,23 @@ def test_a_script_may_end_without_closing(alphabet_path, tmp_path):
     done = subprocess.run([sys.executable, "-c", code, alphabet_path], capture_output=True, text=True, timeout=120,
                           cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("call", ["pipe('a', config)", "list(pipe.stream_infer('a', config))",
+                                  "pipe.chat('a', gen_config=config)"])
+@pytest.mark.parametrize("processors", ["[]", "[slow]"])
+def test_a_script_may_end_while_a_daemon_thread_generates(endless_path, call, processors, tmp_path):
+    """A thread that comes back from native code when the interpreter has gone must not end the process."""
+    code = ("import sys, threading, time, lmdeploy\n"
+            "pipe = lmdeploy.pipeline(sys.argv[1], session_len=60000, num_threads=1)\n"
+            "def slow(ids, scores):\n    time.sleep(0.005)\n    return scores\n"
+            f"config = lmdeploy.GenerationConfig(max_new_tokens=50000, ignore_eos=True, logits_processors={processors})\n"
+            f"for _ in range(8):\n    threading.Thread(target=lambda: {call}, daemon=True).start()\n"
+            "time.sleep(0.2)\n")
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code, endless_path], capture_output=True, text=True, timeout=120,
+                              cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
 
 
 def num_threads():

@@ -238,6 +238,22 @@ def test_optional_configs_construct():
     assert lmdeploy.VisionConfig().max_batch_size == 1
 
 
+@pytest.mark.parametrize("make", [
+    lambda: TurbomindEngineConfig(cache_max_entry_count=1.5),
+    lambda: TurbomindEngineConfig(cache_max_entry_count=float("nan")),
+    lambda: TurbomindEngineConfig(cache_max_entry_count=float("inf"))])
+def test_blocks_are_whole(make):
+    with pytest.raises(AssertionError, match="cache_max_entry_count: .*whole number of blocks"):
+        make()
+
+
+def test_what_a_wrong_value_is_told():
+    with pytest.raises(ValueError, match="top_k is -3; expected 1 or more, or no limit: 0 or -1"):
+        lmdeploy.GenerationConfig(top_k=-3)
+    with pytest.raises(NotImplementedError, match="migration_request"):
+        check_fields(lmdeploy.GenerationConfig(migration_request=2**31))
+
+
 @pytest.mark.parametrize("method", ["prompt_lookup", "draft"])
 def test_guesses_change_no_answer(alphabet_path, method):
     speculative = lmdeploy.SpeculativeConfig(method, alphabet_path if method == "draft" else "", 4)
@@ -245,8 +261,15 @@ def test_guesses_change_no_answer(alphabet_path, method):
     with lmdeploy.pipeline(alphabet_path, speculative_config=speculative) as guessed, \
          lmdeploy.pipeline(alphabet_path) as plain:
         assert guessed("abcabc", gen_config).token_ids == plain("abcabc", gen_config).token_ids
-        stats = guessed._core.stats()
-        assert sum(stats.num_accepted_tokens_per_pos) == stats.num_accepted_tokens <= stats.num_draft_tokens
+        told, native = guessed.get_schedule_metrics().speculative, guessed._core.stats()
+        assert (told.num_drafts, told.num_draft_tokens, told.num_accepted_tokens, told.gain) == (
+            native.num_drafts, native.num_draft_tokens, native.num_accepted_tokens, native.speculative_gain)
+        assert sum(told.num_accepted_tokens_per_pos) == told.num_accepted_tokens <= told.num_draft_tokens
+        if told.num_drafts:
+            assert told.mean_accept_rate == told.num_accepted_tokens / told.num_draft_tokens
+            assert told.mean_accept_length == 1 + told.num_accepted_tokens / told.num_drafts
+        assert plain.get_schedule_metrics().speculative == lmdeploy.messages.SpeculativeMetrics(
+            num_accepted_tokens_per_pos=[0] * 16)
 
 
 @pytest.mark.parametrize("config", [TurbomindEngineConfig(quant_policy=8), PytorchEngineConfig(quant_policy="int4")],

@@ -193,3 +193,33 @@ def test_f37_a_schema_that_cannot_be_kept(endless):
             answers(endless, tools.schema_format(schema))
         for word in ["gen_config.response_format.json_schema.schema", *words]:
             assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(("schema", "words"), [
+    ({"const": float("nan")}, ["#/const", "NaN"]),
+    ({"enum": [1, float("inf")]}, ["#/enum/1", "infinity"]),
+    ({"type": "number", "minimum": float("nan")}, ["#/minimum", "NaN"]),
+    ({"type": "number", "maximum": float("-inf")}, ["#/maximum", "-infinity"]),
+    ({"type": "number", "multipleOf": float("nan")}, ["#/multipleOf", "NaN"]),
+    ({"type": "integer", "minimum": 10**45}, ["bounds", "40 digits"]),
+    ({"type": "integer", "minimum": 10**30 + 1}, [".minimum", "64 bits", "10**30"]),
+    ({"type": "integer", "minimum": 10**400}, [".minimum", "64 bits"]),
+])
+def test_numbers_that_a_schema_cannot_hold(small, schema, words):
+    with pytest.raises(ValueError) as caught:
+        core.Grammar.compile(tools.schema_format(schema), small[0])
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_wide_integers_are_exact(small):
+    schema = {"type": "integer", "minimum": 10**30, "maximum": 10**30}
+    matcher = core.Grammar.compile(tools.schema_format(schema), small[0]).matcher()
+    assert matcher.accept_bytes(str(10**30).encode()) and matcher.is_complete()
+
+
+def test_a_schema_inside_itself_is_one_short_error():
+    schema = {"type": "array"}
+    schema["items"] = schema
+    with pytest.raises(ValueError, match=r"^gen_config.response_format: nested deeper than 256 levels"):
+        GenerationConfig(response_format=tools.schema_format(schema))

@@ -209,6 +209,17 @@ def fails(input_ids, scores):
     raise KeyError("no such word")
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        return "\udfff"
+
+
+def raises(error):
+    def processor(input_ids, scores):
+        raise error
+    return processor
+
+
 @pytest.mark.parametrize(("processor", "words"), [
     (fails, "logits_processors[1]: KeyError: 'no such word'"),
     (lambda ids, scores: sys.exit("stop"), "SystemExit: stop"),
@@ -216,7 +227,11 @@ def fails(input_ids, scores):
     (lambda ids, scores: None, "logits_processors[1]"),
     (lambda ids, scores: "text", "ValueError"),
     (lambda ids, scores: scores + 1j, "complex numbers"),
-    (lambda ids, scores: scores[:-1], "259 logits; expected 260"),
+    (lambda ids, scores: scores[:-1], "logits_processors[1]: returned 259 logits; expected 260"),
+    (lambda ids, scores: scores > 0, "of bool, a mask"),
+    (raises(RuntimeError("boom \ud800")), "RuntimeError: boom \\ud800"),
+    (raises(Unprintable()), "Unprintable: \\udfff"),
+    (raises(type("Nameless", (Exception,), {"__str__": lambda self: 5})()), "Nameless: "),
     (lambda ids, scores: scores * np.nan, "nan"),
     (lambda ids, scores: scores - np.inf, "no token is left"),
 ])

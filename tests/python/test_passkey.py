@@ -16,7 +16,7 @@ def passkey_model(tmp_path_factory):
 
 
 def passkey(model, *flags):
-    return subprocess.run([sys.executable, BENCHMARK / "passkey.py", model, "--most-key", "40", *flags],
+    return subprocess.run([sys.executable, BENCHMARK / "passkey.py", model, *flags],
                           capture_output=True, text=True, timeout=120)
 
 
@@ -29,7 +29,7 @@ def test_the_key_is_found_at_every_depth(passkey_model, flags):
     assert run.returncode == 0, run.stdout + run.stderr
     lines = run.stdout.splitlines()
     assert len(lines) == 5 * (8 if "--rounds" in flags else 1) + 1
-    assert all("found" in line for line in lines)
+    assert all("found" in line for line in lines) and "NOT FOUND" not in run.stdout
 
 
 def test_a_missed_key_is_told(passkey_model, tmp_path):
@@ -56,3 +56,14 @@ def test_depths_are_shares(passkey_model):
     run = passkey(passkey_model, "--depths", "0,50")
     assert run.returncode == 2
     assert "shares from 0 to 1" in run.stderr
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    (("--session-len", "10"), "--session-len 10 is too small"),
+    (("--session-len", "0"), "session_len"), (("--session-len", "-5"), "session_len"),
+    (("--rope-scaling-factor", "-1"), "rope_scaling_factor"), (("--rope-scaling-factor", "0.5"), "rope_scaling_factor"),
+    (("--rope-scaling-factor", "nan"), "rope_scaling_factor"), (("--most-key", "50"), "expected at most 40")])
+def test_bad_flags_are_one_line(passkey_model, flags, words):
+    run = passkey(passkey_model, *flags)
+    assert run.returncode == 2 and run.stdout == ""
+    assert words in run.stderr and "Traceback" not in run.stderr

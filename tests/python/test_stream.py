@@ -1,4 +1,5 @@
 """stream_infer, conversations, and ending them early."""
+import threading
 import time
 
 import pytest
@@ -6,8 +7,15 @@ import pytest
 import lmdeploy
 import tiny
 from lmdeploy import GenerationConfig
+from lmdeploy.errors import BusyError
 
 LONG = GenerationConfig(max_new_tokens=50_000, ignore_eos=True)
+
+
+def pace(input_ids, scores):
+    """A logits processor that keeps an answer from being done before anybody looks."""
+    time.sleep(0.002)
+    return scores
 
 
 def becomes_true(condition, seconds=60.0):
@@ -145,12 +153,65 @@ def test_abort_ends_a_turn_with_what_there_is(endless):
 
 def test_a_session_runs_one_turn_at_a_time(endless):
     session = endless.session()
-    endless.chat("zero", session, GenerationConfig(max_new_tokens=2))
+    short = GenerationConfig(max_new_tokens=2)
+    endless.chat("zero", session, short)
+    paced = GenerationConfig(max_new_tokens=200, logits_processors=[pace])
+    stream = endless.chat("one", session, paced, stream_response=True)
+    next(stream)
+    for start in (lambda: endless.chat("two", session, short),
+                  lambda: endless.stream_infer(["two"], short, sessions=session),
+                  lambda: endless.stream_infer(["x", "two"], short, sessions=[endless.session(), session])):
+        with pytest.raises(BusyError, match="runs a turn already"):
+            start()
+    assert list(stream)[-1].finish_reason == "length", "the turn that runs knows nothing of it"
+    assert endless.chat("two", session, short).response.text == "ab"
+    assert [prompt for prompt, _ in session.history] == ["zero", "one", "two"]
+
+
+def test_one_of_many_threads_has_its_turn(endless):
+    session = endless.session()
+    outcomes = []
+
+    def ask():
+        try:
+            outcomes.append(endless.chat("one", session, GenerationConfig(max_new_tokens=2000)).response.finish_reason)
+        except BusyError:
+            outcomes.append("busy")
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert set(outcomes) <= {"length", "busy"} and "length" in outcomes and len(outcomes) == 6
+    assert len(session.history) == outcomes.count("length")
+    assert endless.chat("two", session, GenerationConfig(max_new_tokens=2)).response.text == "ab"
+
+
+def test_a_session_is_free_once_its_stream_is_dropped(endless):
+    session = endless.session()
+    twice = [session, session]
+    with pytest.raises(BusyError):
+        endless.stream_infer(["a", "b"], LONG, sessions=twice)
+    for use in (lambda stream: None, next, lambda stream: stream.close()):
+        stream = endless.chat("one", session, LONG, stream_response=True)
+        use(stream)
+        del stream
+        assert endless.chat("two", session, GenerationConfig(max_new_tokens=2)).response.text == "ab"
+        session.close()
+    assert wait_until_idle(endless)
+
+
+def test_a_closed_session_forgets_the_turn_that_ran(endless):
+    session = endless.session()
     stream = endless.chat("one", session, LONG, stream_response=True)
     next(stream)
-    busy = endless.chat("two", session, GenerationConfig(max_new_tokens=2))
-    assert busy.response.finish_reason == "error" and busy.response.error_code == "busy"
-    stream.close()
+    session.close()
+    assert endless.chat("two", session, GenerationConfig(max_new_tokens=2)).response.text == "ab"
+    assert list(stream)[-1].finish_reason == "abort"
+    assert session.history == [("two", "ab")]
+    with pytest.raises(AttributeError):
+        session.history = 5
 
 
 def test_session_object(pipe):

@@ -10,7 +10,7 @@ import numpy
 from .. import _core
 from .._engine_configs import EngineConfig
 from .._generation import EngineGenerationConfig, GenerationConfig
-from .._inputs import check_flag, check_id_lists, check_int
+from .._inputs import check_flag, check_id_lists, check_int, check_session_id
 from .._native import native_generation_config
 from .._pipeline import score
 from .._requests import resolve_configs
@@ -279,7 +279,7 @@ class TurboMindInstance:
 
 def _native_id(session_id: int) -> int:
     """The engine's id 0 means a session without a name."""
-    return check_int(session_id, "session_id", high=2**63 - 1) + 1
+    return check_session_id(session_id) + 1
 
 
 def _refuse_pictures(input_embeddings: Any, adapter_name: str | None) -> None:

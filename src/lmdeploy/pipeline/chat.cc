@@ -60,6 +60,7 @@ struct Turn {
   std::vector<int> token_ids;  // of the whole conversation up to the answer
 
   void end(Response answer, int64_t session_tokens) {
+    if (answer.error_code == ErrorCode::kBusy) return;  // the session is that of the turn which runs
     if (answer.finish_reason == FinishReason::kError) return forget();
     token_ids.insert(token_ids.end(), answer.token_ids.begin(), answer.token_ids.end());
     token_ids.resize(std::min(token_ids.size(), static_cast<size_t>(session_tokens)));

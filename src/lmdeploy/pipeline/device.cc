@@ -1,6 +1,7 @@
 #include "lmdeploy/pipeline/device.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -57,6 +58,10 @@ void check_config(const PipelineConfig& given) {
   require(*config.cache_max_entry_count >= 0 && *config.cache_max_entry_count < 2147483648.0,
           "cache_max_entry_count", *config.cache_max_entry_count,
           "a share of memory in (0, 1), or a number of blocks up to 2^31 - 1");
+  require(*config.cache_max_entry_count < 1 ||
+              std::floor(*config.cache_max_entry_count) == *config.cache_max_entry_count,
+          "cache_max_entry_count", *config.cache_max_entry_count,
+          "a share below 1, or a whole number of blocks");
   require_between("cache_block_seq_len", *config.cache_block_seq_len, 1, kMaxBlockLen);
   require(*config.rope_scaling_factor == 0 || *config.rope_scaling_factor >= 1, "rope_scaling_factor",
           *config.rope_scaling_factor, "0 (off) or a factor of at least 1");

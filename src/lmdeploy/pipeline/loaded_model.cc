@@ -44,7 +44,11 @@ std::shared_ptr<const ChatTemplate> load_chat_template(const PipelineConfig& con
 /// hf_overrides over rope_scaling_factor over the checkpoint's config.
 JsonObject config_overrides(const PipelineConfig& config) {
   JsonObject overrides;
-  if (*config.rope_scaling_factor >= 1)
+  const bool says_scaling = config.hf_overrides.contains("rope_scaling");
+  if (*config.rope_scaling_factor >= 1 && says_scaling)
+    LMD_LOG(kWarning, "rope_scaling_factor ", *config.rope_scaling_factor,
+            " has no effect: hf_overrides has rope_scaling");
+  if (*config.rope_scaling_factor >= 1 && !says_scaling)
     overrides["rope_scaling"] =
         JsonObject({{"rope_type", "dynamic"}, {"factor", *config.rope_scaling_factor}});
   if (config.use_logn_attn) overrides["use_logn_attn"] = *config.use_logn_attn;

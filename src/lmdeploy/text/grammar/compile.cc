@@ -45,14 +45,13 @@ NodeId add_choices(GrammarBuilder& builder, const std::vector<std::string>& choi
 }
 
 NodeId add_format(GrammarBuilder& builder, const ResponseFormat& format, const std::string& where,
-                  std::vector<std::string>& warnings) {
+                  SchemaNotes& notes) {
   static const Json kAnyObject = {{"type", "object"}};
   switch (format.kind) {
     case Kind::kJsonObject:
-      return add_schema(builder, kAnyObject, {false, format.compact}, where, warnings);
+      return add_schema(builder, kAnyObject, {false, format.compact}, where, notes);
     case Kind::kJsonSchema: {
-      const NodeId schema =
-          add_schema(builder, format.schema, {format.strict, format.compact}, where, warnings);
+      const NodeId schema = add_schema(builder, format.schema, {format.strict, format.compact}, where, notes);
       if (format.prefix.empty() && format.suffix.empty() && format.separator.empty()) return schema;
       const NodeId start = builder.add();
       const NodeId end =
@@ -92,9 +91,9 @@ std::shared_ptr<const CompiledGrammar> compile(const ResponseFormat& format,
   const std::string place = place_of(format, where);
   constexpr uint64_t kMostSteps = 30'000'000;  // about two seconds
   const WorkLimit limit(place, kMostSteps);
-  std::vector<std::string> warnings;
+  SchemaNotes notes;
   GrammarBuilder builder(place);
-  NodeId start = add_format(builder, format, place, warnings);
+  NodeId start = add_format(builder, format, place, notes);
   if (vocabulary->drops_first_space()) {
     const NodeId text = start;
     start = builder.add();
@@ -103,13 +102,13 @@ std::shared_ptr<const CompiledGrammar> compile(const ResponseFormat& format,
   }
   Grammar grammar;
   if (!std::move(builder).finish(start, vocabulary->single_bytes(), grammar))
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        cat(place,
-            ": found parts that contradict each other, so that no answer is possible; expected what some "
-            "finite answer follows"));
+    throw Error(ErrorCode::kInvalidArgument,
+                !notes.limit.empty() ? notes.limit
+                                     : cat(place,
+                                           ": found parts that contradict each other, so that no answer is "
+                                           "possible; expected what some finite answer follows"));
   return std::make_shared<const CompiledGrammar>(std::move(grammar), std::move(vocabulary),
-                                                 std::move(warnings));
+                                                 std::move(notes.warnings));
 }
 
 std::shared_ptr<const CompiledGrammar> GrammarCache::get(const ResponseFormat& format,

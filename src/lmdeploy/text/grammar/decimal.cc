@@ -11,8 +11,6 @@
 namespace lmdeploy::grammar {
 namespace {
 
-constexpr size_t kMostIntegerDigits = 40;
-constexpr size_t kMostDigits = 15;  // two decimals of so many digits are different doubles
 constexpr uint64_t kLargestDivisor = 100'000;
 constexpr size_t kMostNodes = 100'000;
 
@@ -98,7 +96,8 @@ class MagnitudeBuilder {
   MagnitudeBuilder(GrammarBuilder& builder, const Magnitudes& limits, std::string_view where)
       : builder_(builder), limits_(limits), where_(where) {}
 
-  void build(NodeId from) {
+  /// Whether there is such a number at all.
+  bool build(NodeId from) {
     for (char digit = '0'; digit <= '9'; ++digit) builder_.byte(from, digit, node(after_whole({}, digit)));
     while (!pending_.empty()) {
       const auto [place, at] = pending_.front();
@@ -108,6 +107,7 @@ class MagnitudeBuilder {
       else
         expand_whole(place, at);
     }
+    return any_;
   }
 
  private:
@@ -171,9 +171,14 @@ class MagnitudeBuilder {
     return remainder == 0;
   }
 
+  void mark_end(NodeId at) {
+    builder_.mark_end(at);
+    any_ = true;
+  }
+
   void expand_whole(const Place& place, NodeId at) {
     const Place done = end_of_whole(place);
-    if (accepts(done)) builder_.mark_end(at);
+    if (accepts(done)) mark_end(at);
     const size_t most = limits_.integer ? kMostIntegerDigits : kMostDigits;
     if (!place.zero && place.whole_digits < std::min(most, longest_whole()))
       for (char digit = '0'; digit <= '9'; ++digit) builder_.byte(at, digit, node(after_whole(place, digit)));
@@ -186,7 +191,7 @@ class MagnitudeBuilder {
 
   // `at` has read a digit of the fraction at least.
   void expand_fraction(const Place& place, NodeId at) {
-    if (accepts(place)) builder_.mark_end(at);
+    if (accepts(place)) mark_end(at);
     expand_fraction_digits(place, at);
   }
 
@@ -206,6 +211,7 @@ class MagnitudeBuilder {
   std::string_view where_;
   std::map<Place, NodeId> nodes_;
   std::deque<std::pair<Place, NodeId>> pending_;
+  bool any_ = false;
 };
 
 void set_divisor(Magnitudes& out, const Decimal& divisor, std::string_view where) {
@@ -257,11 +263,19 @@ int compare(const Decimal& a, const Decimal& b) {
   return a_below ? -magnitudes : magnitudes;
 }
 
-NodeId add_number_range(GrammarBuilder& builder, const NumberRange& range, std::string_view where) {
+bool NumberRange::empty() const {
+  if (!low || !high) return false;
+  const int order = compare(low->value, high->value);
+  return order > 0 || (order == 0 && (low->open || high->open));
+}
+
+std::optional<NodeId> add_number_range(GrammarBuilder& builder, const NumberRange& range,
+                                       std::string_view where) {
   const NodeId start = builder.add();
   const Decimal zero;
   Magnitudes limits;
   limits.integer = range.integer;
+  bool any = false;
   if (range.divisor) set_divisor(limits, *range.divisor, where);
 
   const bool reaches_zero = !range.high || compare(range.high->value, zero) >= 0;
@@ -269,7 +283,7 @@ NodeId add_number_range(GrammarBuilder& builder, const NumberRange& range, std::
     Magnitudes up = limits;
     up.high = range.high;
     if (range.low && compare(range.low->value, zero) >= 0) up.low = range.low;
-    MagnitudeBuilder(builder, up, where).build(start);
+    any |= MagnitudeBuilder(builder, up, where).build(start);
   }
   const bool has_negative = !range.low || compare(range.low->value, zero) < 0;
   if (has_negative) {
@@ -277,9 +291,9 @@ NodeId add_number_range(GrammarBuilder& builder, const NumberRange& range, std::
     down.low = Bound{zero, /*open=*/true};
     if (range.high && compare(range.high->value, zero) < 0) down.low = without_sign(*range.high);
     if (range.low) down.high = without_sign(*range.low);
-    MagnitudeBuilder(builder, down, where).build(builder.literal(start, "-"));
+    any |= MagnitudeBuilder(builder, down, where).build(builder.literal(start, "-"));
   }
-  return start;
+  return any ? std::optional(start) : std::nullopt;
 }
 
 }  // namespace lmdeploy::grammar

@@ -35,11 +35,18 @@ struct NumberRange {
   bool integer = false;
 
   bool bounded() const { return low || high || divisor; }
+  /// The bounds contradict each other.
+  bool empty() const;
 };
 
-/// Numbers in the range, as rule; they have no exponent, and at most 15 digits when they need not be
-/// integers, so that their nearest doubles are within the range as well. Throws Error(kInvalidArgument)
-/// beginning with `where` when the divisor has too many digits.
-NodeId add_number_range(GrammarBuilder& builder, const NumberRange& range, std::string_view where);
+constexpr size_t kMostIntegerDigits = 40;
+constexpr size_t kMostDigits = 15;  // two decimals of so many digits are different doubles
+
+/// Numbers in the range, as rule; they have no exponent, and at most kMostDigits digits when they need not be
+/// integers (those: kMostIntegerDigits), so that their nearest doubles are within the range as well. Nothing
+/// when there is no such number. Throws Error(kInvalidArgument) beginning with `where` when the divisor has
+/// too many digits.
+std::optional<NodeId> add_number_range(GrammarBuilder& builder, const NumberRange& range,
+                                       std::string_view where);
 
 }  // namespace lmdeploy::grammar

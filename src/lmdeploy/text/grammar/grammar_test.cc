@@ -276,6 +276,33 @@ TEST(Schema, F37_RefusesWhatItCannotEnforce) {
   EXPECT_EQ(warned->warnings().size(), 2u);
 }
 
+TEST(Schema, NumbersThatJsonCannotWriteAreRefused) {
+  for (const char* keyword :
+       {"const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+    expect_schema_error(cat("{\"", keyword, "\":1e999}"),
+                        {cat("f.json_schema.schema#/", keyword), "infinity"});
+  expect_schema_error(R"({"enum":[1,{"a":[-1e999]}]})", {"#/enum/1/a/0", "-infinity"});
+  expect_schema_error(R"({"properties":{"a":{"minimum":1e999}}})", {"#/properties/a/minimum"});
+}
+
+TEST(Schema, SaysWhichLimitLeavesNothing) {
+  for (const char* bounds : {R"("minimum":1e20,"maximum":1e21)", R"("minimum":1e50)", R"("maximum":-1e308)"})
+    expect_schema_error(cat(R"({"type":"number",)", bounds, "}"), {"schema#: found bounds", "15 digits"});
+  expect_schema_error(R"({"minimum":1e308})", {"found bounds", "15 digits"});
+  expect_schema_error(R"({"properties":{"a":{"type":"integer","minimum":1e45}},"required":["a"]})",
+                      {"schema#/properties/a: found bounds", "40 digits"});
+  expect_schema_error(R"({"type":"string","minLength":1000000000000})", {"minLength 1000000000000"});
+  expect_schema_error(R"({"type":"array","minItems":1000000000000})", {"minItems 1000000000000"});
+  expect_admits(R"({"type":"integer","minimum":1e30})", {"1" + std::string(30, '0')}, {"1"});
+  expect_admits(R"({"anyOf":[{"type":"number","minimum":1e50},{"type":"null"}]})", {"null"}, {"1"});
+}
+
+TEST(Schema, LongListsOfValuesAreCheap) {
+  std::string schema = R"({"type":"string","enum":[)";
+  for (int i = 0; i < 50'000; ++i) schema += cat(i == 0 ? "" : ",", "\"v", i, "\"");
+  expect_admits(schema + "]}", {"\"v0\"", "\"v49999\""}, {"\"v50000\"", "\"w\""});
+}
+
 // Neither counts nor optional keys are written out: what is compiled stays as small as the schema.
 TEST(Schema, F38_LargeOnesStaySmall) {
   const auto counted =

@@ -1,6 +1,7 @@
 // Whether a value is valid, and whether any value can be.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/text/grammar/shape.h"
@@ -49,7 +50,7 @@ bool equal(const Json& a, const Json& b) {
 }
 
 bool is_multiple(const Json& value, const Decimal& divisor) {
-  const double by = std::stod(divisor.whole + "." + divisor.fraction + "0");
+  const double by = std::strtod((divisor.whole + "." + divisor.fraction + "0").c_str(), nullptr);
   const double quotient = value.to_number<double>() / by;
   return std::abs(quotient - std::round(quotient)) < 1e-9;
 }
@@ -122,44 +123,54 @@ bool no_object(const SchemaDocument& document, const Branch& branch, const Shape
   });
 }
 
-bool no_number(const Shape& shape) {
-  if (!shape.range.low || !shape.range.high) return false;
-  const int order = compare(shape.range.low->value, shape.range.high->value);
-  return order > 0 || (order == 0 && (shape.range.low->open || shape.range.high->open));
-}
-
 bool is_contradictory(const SchemaDocument& document, const Branch& branch, int depth) {
   const Shape shape = read_shape(document, branch);
-  if (shape.values)
-    return std::ranges::none_of(*shape.values,
-                                [&](const Json* value) { return admits(document, branch, *value); });
+  if (shape.values) return admitted_values(document, branch, shape).empty();
   unsigned left = shape.allowed;
-  if (no_number(shape)) left &= ~types::kNumber;
+  if (shape.range.empty()) left &= ~types::kNumber;
   if ((left & types::kString) != 0 && no_string(shape)) left &= ~types::kString;
   if ((left & types::kArray) != 0 && no_array(document, branch, shape, depth)) left &= ~types::kArray;
   if ((left & types::kObject) != 0 && no_object(document, branch, shape, depth)) left &= ~types::kObject;
   return left == 0;
 }
 
-}  // namespace
-
-bool admits(const SchemaDocument& document, const Branch& branch, const Json& value, int depth) {
-  const Shape shape = read_shape(document, branch);
-  if ((shape.allowed & type_of(value)) == 0) return false;
+/// Whether every enum and const of the branch has the value; `source` is one that is known to.
+bool is_listed(const Branch& branch, const Json& value, const Json* source) {
   for (const JsonObject* part : branch) {
-    if (const Json* constant = part->if_contains("const"); constant != nullptr && !equal(*constant, value))
-      return false;
+    const Json* constant = part->if_contains("const");
+    if (constant != nullptr && constant != source && !equal(*constant, value)) return false;
     const Json* list = part->if_contains("enum");
-    WorkLimit::spend(list != nullptr ? list->get_array().size() : 1);
-    if (list != nullptr &&
-        std::ranges::none_of(list->get_array(), [&](const Json& one) { return equal(one, value); }))
+    if (list == nullptr || list == source) continue;
+    WorkLimit::spend(list->get_array().size());
+    if (std::ranges::none_of(list->get_array(), [&](const Json& one) { return equal(one, value); }))
       return false;
   }
+  return true;
+}
+
+bool fits(const SchemaDocument& document, const Branch& branch, const Shape& shape, const Json& value,
+          const Json* source, int depth) {
+  WorkLimit::spend(1);
+  if ((shape.allowed & type_of(value)) == 0 || !is_listed(branch, value, source)) return false;
   if (value.is_number()) return number_fits(shape, value);
   if (value.is_string()) return string_fits(shape, value.get_string());
   if (value.is_array()) return array_fits(document, branch, shape, value.get_array(), depth);
   if (value.is_object()) return object_fits(document, branch, shape, value.get_object(), depth);
   return true;
+}
+
+}  // namespace
+
+bool admits(const SchemaDocument& document, const Branch& branch, const Json& value, int depth) {
+  return fits(document, branch, read_shape(document, branch), value, nullptr, depth);
+}
+
+std::vector<const Json*> admitted_values(const SchemaDocument& document, const Branch& branch,
+                                         const Shape& shape) {
+  std::vector<const Json*> admitted;
+  for (const Json* value : *shape.values)
+    if (fits(document, branch, shape, *value, shape.values_source, 0)) admitted.push_back(value);
+  return admitted;
 }
 
 bool admits(const SchemaDocument& document, const SchemaSet& set, const Json& value, int depth) {

@@ -1,6 +1,7 @@
 #include "lmdeploy/text/grammar/schema_document.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -170,6 +171,19 @@ void SchemaDocument::fail(const void* value, std::string_view keyword, std::stri
                           std::string_view expected) const {
   throw Error(ErrorCode::kInvalidArgument, cat(place(value), keyword.empty() ? "" : "/", keyword, ": found ",
                                                found, "; expected ", expected));
+}
+
+void SchemaDocument::check_finite(const Json& value) const {
+  if (const double* number = value.if_double(); number != nullptr && !std::isfinite(*number))
+    fail(&value, "",
+         std::isnan(*number) ? "NaN"
+         : *number > 0       ? "infinity"
+                             : "-infinity",
+         "a number that JSON can write");
+  if (const JsonArray* array = value.if_array())
+    for (const Json& item : *array) check_finite(item);
+  if (const JsonObject* object = value.if_object())
+    for (const auto& entry : *object) check_finite(entry.value());
 }
 
 void SchemaDocument::add(SchemaSet& set, const Json& schema) const {

@@ -31,6 +31,9 @@ class SchemaDocument {
   [[noreturn]] void fail(const void* value, std::string_view keyword, std::string_view found,
                          std::string_view expected) const;
 
+  /// Refuses NaN and infinity in `value`, which no JSON text can hold.
+  void check_finite(const Json& value) const;
+
   /// `schema`, checked to be an object or a boolean, added to `set`.
   void add(SchemaSet& set, const Json& schema) const;
   /// What a $ref in `object` names.

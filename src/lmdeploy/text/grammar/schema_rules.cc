@@ -27,9 +27,8 @@ std::string number_text(const Json& number) {
 /// Makes the rule of each set of schemas once; rules that are asked for are filled in one after the other.
 class SchemaRules {
  public:
-  SchemaRules(GrammarBuilder& builder, const SchemaDocument& document, bool compact,
-              std::vector<std::string>& warnings)
-      : builder_(builder), document_(document), blanks_(builder.blanks(compact)), warnings_(warnings) {}
+  SchemaRules(GrammarBuilder& builder, const SchemaDocument& document, bool compact, SchemaNotes& notes)
+      : builder_(builder), document_(document), blanks_(builder.blanks(compact)), notes_(notes) {}
 
   NodeId build() {
     SchemaSet root;
@@ -57,7 +56,7 @@ class SchemaRules {
     for (const Branch& branch : document_.branches(set)) {
       for (const JsonObject* part : branch) {
         if (!checked_.insert(part).second) continue;
-        document_.check_keywords(*part, warnings_);
+        document_.check_keywords(*part, notes_.warnings);
         check_one_of(document_, *part);
       }
       fill_branch(branch, start);
@@ -67,23 +66,22 @@ class SchemaRules {
   void fill_branch(const Branch& branch, NodeId start) {
     const Shape shape = read_shape(document_, branch);
     const NodeId end = builder_.add_end();
-    if (shape.values) return add_values(branch, *shape.values, start, end);
+    if (shape.values) return add_values(admitted_values(document_, branch, shape), start, end);
     unsigned allowed = shape.allowed;
     const bool says_type = shape.has_type || shape.mentioned == 0;
     if (!says_type) allowed &= shape.mentioned;  // {"properties": ...} is about objects
     if ((allowed & types::kNull) != 0) builder_.jump(builder_.literal(start, "null"), end);
     if ((allowed & types::kBoolean) != 0) builder_.one_of(start, {"true", "false"}, end);
     if ((allowed & types::kNumber) != 0) add_number(branch, shape, allowed, start, end);
-    if ((allowed & types::kString) != 0) add_string(shape, start, end);
+    if ((allowed & types::kString) != 0) add_string(branch, shape, start, end);
     if ((allowed & types::kArray) != 0) add_array(branch, shape, start, end);
     if ((allowed & types::kObject) != 0) add_object(branch, shape, start, end);
   }
 
   // Texts of scalars share what they begin with; containers are written with blanks between their parts.
-  void add_values(const Branch& branch, const std::vector<const Json*>& values, NodeId start, NodeId end) {
+  void add_values(const std::vector<const Json*>& values, NodeId start, NodeId end) {
     std::vector<std::string> texts;
     for (const Json* value : values) {
-      if (!admits(document_, branch, *value)) continue;
       if (value->is_array() || value->is_object())
         builder_.jump(add_value(start, *value), end);
       else
@@ -123,13 +121,33 @@ class SchemaRules {
     NumberRange range = shape.range;
     range.integer = (allowed & types::kFraction) == 0;
     if (!shape.divisors.empty()) range.divisor = common_divisor(shape);
+    if (range.empty()) return;
     if (!range.bounded()) {
       builder_.call(start, range.integer ? builder_.json_integer() : builder_.json_number(), end);
       return;
     }
     const void* place =
         shape.divisors.empty() ? static_cast<const void*>(branch.front()) : shape.divisors[0].second;
-    builder_.call(start, add_number_range(builder_, range, document_.place(place)), end);
+    const std::optional<NodeId> rule = add_number_range(builder_, range, document_.place(place));
+    if (rule) return builder_.call(start, *rule, end);
+    note_limit(branch.front(),
+               cat("bounds", range.divisor ? " and a multipleOf" : "", " that leave no ",
+                   range.integer ? "integer" : "number", " of at most ",
+                   range.integer ? kMostIntegerDigits : kMostDigits, " digits"),
+               "some such number");
+  }
+
+  // No value is left because of a limit of ours, not of the schema.
+  void note_limit(const void* place, std::string_view found, std::string_view expected) {
+    if (notes_.limit.empty())
+      notes_.limit = cat(document_.place(place), ": found ", found, "; expected ", expected);
+  }
+
+  // Whether `min` is a count that no answer has room for.
+  bool is_too_many(const Branch& branch, std::string_view keyword, uint64_t min) {
+    if (min < Repetition::kNoLimit) return false;
+    note_limit(branch.front(), cat(keyword, " ", min), cat("less than ", Repetition::kNoLimit));
+    return true;
   }
 
   Decimal common_divisor(const Shape& shape) const {
@@ -140,7 +158,7 @@ class SchemaRules {
     return first;
   }
 
-  void add_string(const Shape& shape, NodeId start, NodeId end) {
+  void add_string(const Branch& branch, const Shape& shape, NodeId start, NodeId end) {
     if (!shape.patterns.empty()) {
       const NodeId inside = builder_.literal(start, "\"");
       const NodeId closing = builder_.add();
@@ -150,7 +168,7 @@ class SchemaRules {
     }
     const bool any_length = shape.length.min == 0 && shape.length.max == LengthRange::kNoLimit;
     if (any_length) return builder_.call(start, builder_.json_string(), end);
-    if (shape.length.min > shape.length.max || shape.length.min >= Repetition::kNoLimit) return;
+    if (shape.length.min > shape.length.max || is_too_many(branch, "minLength", shape.length.min)) return;
     Repetition characters;
     characters.body = builder_.json_character();
     characters.min = static_cast<uint32_t>(shape.length.min);
@@ -177,7 +195,7 @@ class SchemaRules {
 
   void add_array(const Branch& branch, const Shape& shape, NodeId start, NodeId end) {
     const uint64_t min = shape.min_items, max = shape.max_items;
-    if (min > max || min >= Repetition::kNoLimit) return;
+    if (min > max || is_too_many(branch, "minItems", min)) return;
     const NodeId closing = builder_.add();
     builder_.byte(closing, ']', end);
     const NodeId open = builder_.call(builder_.literal(start, "["), blanks_);
@@ -264,9 +282,8 @@ class SchemaRules {
     const Shape shape = read_shape(document_, branches[0]);
     if (shape.values) {
       std::vector<std::string> keys;
-      for (const Json* value : *shape.values)
-        if (value->is_string() && admits(document_, branches[0], *value))
-          keys.emplace_back(value->get_string());
+      for (const Json* value : admitted_values(document_, branches[0], shape))
+        if (value->is_string()) keys.emplace_back(value->get_string());
       return texts(keys);
     }
     if (!shape.patterns.empty()) return string_dfa(shape);
@@ -276,7 +293,7 @@ class SchemaRules {
   GrammarBuilder& builder_;
   const SchemaDocument& document_;
   const NodeId blanks_;
-  std::vector<std::string>& warnings_;
+  SchemaNotes& notes_;
   std::map<SchemaSet, NodeId> rules_;
   std::deque<const std::pair<const SchemaSet, NodeId>*> pending_;
   std::set<const JsonObject*> checked_;
@@ -286,9 +303,9 @@ class SchemaRules {
 }  // namespace
 
 NodeId add_schema(GrammarBuilder& builder, const Json& schema, SchemaOptions options, std::string_view where,
-                  std::vector<std::string>& warnings) {
+                  SchemaNotes& notes) {
   const SchemaDocument document(schema, where, options.strict);
-  return SchemaRules(builder, document, options.compact, warnings).build();
+  return SchemaRules(builder, document, options.compact, notes).build();
 }
 
 }  // namespace lmdeploy::grammar

@@ -15,10 +15,16 @@ struct SchemaOptions {
   bool compact = false;
 };
 
+/// What there is to say about a schema beside its rule.
+struct SchemaNotes {
+  std::vector<std::string> warnings;
+  std::string limit;  // the first place where no value is left because of a limit of ours; empty: nowhere
+};
+
 /// The rule of the JSON texts that `schema` admits; docs/structured_output.md says which. `where` begins
-/// every message. Adds to `warnings`. Throws Error(kInvalidArgument) for a schema that is malformed,
+/// every message. Adds to `notes`. Throws Error(kInvalidArgument) for a schema that is malformed,
 /// contradictory, too large, or that could be violated.
 NodeId add_schema(GrammarBuilder& builder, const Json& schema, SchemaOptions options, std::string_view where,
-                  std::vector<std::string>& warnings);
+                  SchemaNotes& notes);
 
 }  // namespace lmdeploy::grammar

@@ -84,21 +84,22 @@ class ShapeReader {
     }
     const Json* constant = find("const");
     if (list == nullptr && constant == nullptr) return;
-    std::vector<const Json*> values;
-    if (shape_.values) {
-      values = *shape_.values;  // the others are filtered when it is known which parts there are
-    } else if (constant != nullptr) {
-      values.push_back(constant);
-    } else {
-      for (const Json& value : list->get_array()) values.push_back(&value);
-    }
-    shape_.values = std::move(values);
+    for (const Json* stated : {list, constant})
+      if (stated != nullptr) document_.check_finite(*stated);
+    if (shape_.values) return;  // the others are filtered when it is known which parts there are
+    shape_.values.emplace();
+    shape_.values_source = constant != nullptr ? constant : list;
+    if (constant != nullptr)
+      shape_.values->push_back(constant);
+    else
+      for (const Json& value : list->get_array()) shape_.values->push_back(&value);
   }
 
   const Json* number(std::string_view keyword) {
     const Json* value = find(keyword);
     if (value == nullptr) return nullptr;
     if (!value->is_number()) fail(keyword, json_kind(*value), "a number");
+    document_.check_finite(*value);
     mention(types::kNumber);
     return value;
   }

@@ -28,7 +28,8 @@ struct Shape {
   unsigned allowed = types::kAll;
   unsigned mentioned = 0;                          // the types that its keywords are about
   bool has_type = false;                           // some part says which types it allows
-  std::optional<std::vector<const Json*>> values;  // enum and const
+  std::optional<std::vector<const Json*>> values;  // of the first enum or const
+  const Json* values_source = nullptr;             // that enum or const
   NumberRange range;
   std::vector<std::pair<Decimal, const JsonObject*>> divisors;
   LengthRange length;
@@ -63,6 +64,9 @@ Dfa pattern_text_dfa(const StringPattern& pattern);
 /// Whether a value follows all of a branch, or of a set.
 bool admits(const SchemaDocument& document, const Branch& branch, const Json& value, int depth = 0);
 bool admits(const SchemaDocument& document, const SchemaSet& set, const Json& value, int depth = 0);
+/// Those of `shape.values` that follow all of the branch whose shape it is.
+std::vector<const Json*> admitted_values(const SchemaDocument& document, const Branch& branch,
+                                         const Shape& shape);
 /// Whether no value can follow all of `set`; false also when that is hard to say.
 bool is_contradiction(const SchemaDocument& document, const SchemaSet& set, int depth = 0);
 /// Refuses a oneOf two of whose members may hold at once.

@@ -47,6 +47,27 @@ TEST(ApiServer, ModelNames) {
   EXPECT_NE(to_json_text(refused).find("alias"), std::string::npos);
 }
 
+TEST(ApiServer, OneModel) {
+  ScriptOptions options;
+  options.service.model_names = {"org/Model", "alias"};
+  ScriptedServer server(options);
+  for (const char* path : {"/v1/models/org/Model", "/v1/models/org%2FModel", "/v1/models/alias"}) {
+    const Json card = parse_json(server.get(path).body, "answer");
+    EXPECT_EQ(card.as_object().at("object"), "model") << path;
+    EXPECT_EQ(card.as_object().at("root"), "org/Model");
+  }
+  EXPECT_EQ(parse_json(server.get("/anthropic/v1/models/alias").body, "answer").as_object().at("type"),
+            "model");
+  const RawReply unknown = server.get("/v1/models/wrong"), theirs = server.get("/anthropic/v1/models/wrong");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(parse_json(unknown.body, "answer").as_object().at("error").as_object().at("code"),
+            "model_not_found");
+  EXPECT_EQ(theirs.status, 404);
+  EXPECT_EQ(parse_json(theirs.body, "answer").as_object().at("error").as_object().at("type"),
+            "not_found_error");
+  EXPECT_EQ(server.get("/v1/models/").status, 404);
+}
+
 TEST(ApiServer, KeysProtectAllButOpenRoutes) {
   ScriptOptions options;
   options.service.api_keys = {"k1", "k2"};

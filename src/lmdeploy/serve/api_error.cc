@@ -1,5 +1,7 @@
 #include "lmdeploy/serve/api_error.h"
 
+#include <algorithm>
+
 #include "lmdeploy/http/error_format.h"
 #include "lmdeploy/http/exchange.h"
 
@@ -53,8 +55,19 @@ JsonObject openai_error(const ApiErrorInfo& info) {
 
 constexpr std::string_view kFieldPrefix = "gen_config.";
 
+/// The path that begins a message: "messages[0].content: found null; ...".
+std::string path_of(const std::string& message) {
+  constexpr std::string_view kRoots[] = {"messages", "tools", "tool_choice", "prompt",
+                                         "continue_final_message"};
+  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789[].");
+  if (end == std::string::npos || message[end] != ':') return {};
+  const std::string path = message.substr(0, end);
+  const std::string root = path.substr(0, path.find_first_of("[."));
+  return std::find(std::begin(kRoots), std::end(kRoots), root) == std::end(kRoots) ? std::string() : path;
+}
+
 std::string field_of(const std::string& message) {
-  if (!message.starts_with(kFieldPrefix)) return {};
+  if (!message.starts_with(kFieldPrefix)) return path_of(message);
   const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", kFieldPrefix.size());
   return message.substr(kFieldPrefix.size(), end == std::string::npos ? end : end - kFieldPrefix.size());
 }
@@ -87,7 +100,9 @@ void refuse_field(const std::string& param, const std::string& message) {
 
 ApiErrorInfo to_api_error(ErrorCode code, const std::string& message) {
   ApiErrorInfo info{status_of(code), message, field_of(message), {}};
-  if (!info.param.empty()) info.message.erase(0, kFieldPrefix.size());  // a request has its fields at its top
+  // A request has its fields at its top.
+  if (info.message.starts_with(kFieldPrefix) && !info.param.empty())
+    info.message.erase(0, kFieldPrefix.size());
   if (code == ErrorCode::kUnsupported) info.code = "unsupported_feature";
   if (info.status == 503) info.retry_after_s = 1;
   return info;

@@ -33,7 +33,8 @@ class ApiError : public std::runtime_error {
 /// 400 that names the field.
 [[noreturn]] void refuse_field(const std::string& param, const std::string& message);
 
-/// The status of each ErrorCode; a message that begins with "gen_config.NAME" names its field.
+/// The status of each ErrorCode; a message that begins with "gen_config.NAME", or with the path of a field of
+/// a conversation ("messages[0].content: "), names its field.
 ApiErrorInfo to_api_error(ErrorCode code, const std::string& message);
 ApiErrorInfo server_ends(const http::ServerEnds& ends);
 /// Of the exception that is being handled.

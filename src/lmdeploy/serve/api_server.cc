@@ -16,7 +16,7 @@ namespace {
 const Route& find_route(const http::Request& request) {
   std::string methods;
   for (const Route& route : routes()) {
-    if (route.path != request.url.path) continue;
+    if (!is_path_of(route, request.url.path)) continue;
     if (request.method == route.method ||
         (request.method == "HEAD" && std::string_view(route.method) == "GET"))
       return route;

@@ -33,7 +33,7 @@ Response text(std::string body) {
   return response;
 }
 
-Response error_response(const Request&, int status, const std::string& message) {
+Response error_response(const http::Request&, int status, const std::string& message) {
   Response response = text("error: " + message);
   response.status = status;
   return response;

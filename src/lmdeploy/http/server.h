@@ -78,9 +78,9 @@ class Server {
 
   int port() const;
   ServerCounts counts() const;
-  /// No new connections; those without a request are closed, the others after their answer. Returns when all
-  /// are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so; then it
-  /// is false.
+  /// No new connections; those without a whole request are closed, the others after their answer. Returns
+  /// when all are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so;
+  /// then it is false.
   bool drain(std::chrono::milliseconds timeout);
   /// Closes all connections: their handlers see ClientGone. Joins the threads.
   void stop();

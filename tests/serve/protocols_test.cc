@@ -458,6 +458,7 @@ TEST(ResponsesRoute, WhatItCannotDoIsRefusedByName) {
       {R"("conversation":"c")", "conversation"},
       {R"("prompt":{"id":"p"})", "prompt"},
       {R"("include":["message.output_text.logprobs","usage"])", "include[1]"},
+      {R"("include":[5])", "include[0]"},
       {R"("top_logprobs":2)", "top_logprobs"},
       {R"("tools":[{"type":"function","name":""}])", "tools[0].name"},
       {R"("tools":[5])", "tools[0]"}};

@@ -261,7 +261,7 @@ const Fields& responses_fields() {
       {"reasoning", FieldType::kObject, "{\"effort\": ...}, for the chat template"},
       {"text", FieldType::kObject, "{\"format\": {\"type\": ...}}: text, json_object or json_schema"},
       {"truncation", FieldType::kString, "disabled"},
-      {"include", FieldType::kArray,
+      {"include", FieldType::kStringOrArray,
        "message.output_text.logprobs: log probabilities of the answer's tokens"},
       {"top_logprobs", FieldType::kInteger, "Alternatives at each token, with include", false, 0, 20},
       {"previous_response_id", FieldType::kString, "Not supported"},

@@ -69,6 +69,7 @@ TEST(Grammars, MasksComeAfterBiasAndWithBadWords) {
   for (int id = 0; id < 64; id += 3) request.sampling.bad_words.push_back({id});
   const RequestOutput output = driver.complete(request);
   EXPECT_EQ(output.finish, FinishReason::kError);
+  EXPECT_EQ(output.error_code, ErrorCode::kInvalidArgument) << "the request's own doing";
   EXPECT_NE(output.error_message.find("no token is left"), std::string::npos) << output.error_message;
 }
 

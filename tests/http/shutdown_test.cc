@@ -27,6 +27,19 @@ TEST(Shutdown, DrainLetsRequestsEnd) {
   EXPECT_TRUE(drained.get());
 }
 
+TEST(Shutdown, HalfARequestDelaysNoDrain) {
+  TestServer server;
+  RawClient head = server.connect(), body = server.connect(), chunks = server.connect();
+  head.send("POST /echo HTTP/1.1\r\nContent-");
+  body.send("POST /echo HTTP/1.1\r\nContent-Length: 9\r\n\r\n1234");
+  chunks.send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
+  EXPECT_EQ(server.connect().get("/hello").status, 200);  // the others have been accepted
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(server.server().drain(minutes(1)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "before any timeout";
+  for (RawClient* client : {&head, &body, &chunks}) EXPECT_EQ(client->read_to_end(), "");
+}
+
 TEST(Shutdown, DrainGivesUpInTime) {
   http::ServerOptions options;
   options.ending_timeout = milliseconds(20);

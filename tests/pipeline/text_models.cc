@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kHidden = 128, kInner = 16, kHeads = 2;
 
 constexpr const char* kChatTemplate =
+    "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 

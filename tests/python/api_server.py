@@ -130,6 +130,9 @@ class Answer:
     def error(self) -> dict:
         """The error object, whose form is checked."""
         body = self.json()
+        if body.get("type") == "error":  # Anthropic's, under its paths
+            assert set(body) == {"type", "error"} and set(body["error"]) == {"type", "message"}, body
+            return body["error"]
         assert body["object"] == "error" and body["code"] == self.status, body
         assert set(body["error"]) == {"message", "type", "param", "code"} and body["error"]["message"], body
         return body["error"]

@@ -123,11 +123,11 @@ def test_f69_the_rest(server):
 
 
 MISTAKES = [
-    ({"messages": []}, "messages"), ({"messages": [3]}, "messages"), ({"messages": [{}]}, "messages[0].role"),
+    ({"messages": []}, "messages"), ({"messages": [3]}, "messages[0]"), ({"messages": [{}]}, "messages[0].role"),
     ({"messages": [{"role": 3, "content": "a"}]}, "messages[0].role"),
     ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages[0].content[0].type"),
-    ({"tools": [3]}, "tools"), ({"tools": [{"type": "function", "function": {"name": 3}}]}, "tools[0].function.name"),
+    ({"tools": [3]}, "tools[0]"), ({"tools": [{"type": "function", "function": {"name": 3}}]}, "tools[0].function.name"),
     ({"stream_options": {"include_usage": "yes"}}, "stream_options.include_usage"), ({"stop": 3}, "stop"),
     ({"n": 129}, "n"), ({"n": 1.5}, "n"), ({"top_k": -2}, "top_k"), ({"top_p": 0}, "top_p"), ({"top_p": 1.1}, "top_p"),
     ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": True}, "max_tokens"), ({"seed": "a"}, "seed"),

@@ -210,6 +210,99 @@ TEST(ChatRoute, CallsThatMustCome) {
   EXPECT_EQ(server.post(kChat, body_with(R"("tool_choice":"required")")).status, 400);
 }
 
+/// No marks of calls reach a client, wherever a limit cuts.
+TEST(ChatRoute, CallsThatMustComeAndAreCutOff) {
+  ScriptedServer server(with_parsers("Hello", "", "qwen"));
+  const std::string required =
+      R"("tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"d":{"enum":["no","yes"]}},"required":["d"],"additionalProperties":false}}}],"tool_choice":"required","seed":1)";
+  const Json whole = server.post_json(kChat, body_with(required));
+  const JsonObject& function =
+      message(whole).at("tool_calls").as_array().at(0).as_object().at("function").as_object();
+  const std::string arguments = text(function.at("arguments"));
+  const int64_t tokens = whole.as_object().at("usage").as_object().at("completion_tokens").as_int64();
+  size_t longest = 0;
+  int64_t with_calls = 0;
+  for (int64_t limit = 1; limit < tokens; ++limit) {
+    const std::string body = body_with(cat(required, R"(,"max_tokens":)", limit));
+    const Json answer = server.post_json(kChat, body);
+    const Json& calls = message(answer).at("tool_calls");
+    const Json& content = message(answer).at("content");
+    EXPECT_EQ(text(choice(answer).at("finish_reason")), "length");
+    EXPECT_EQ(content, calls.is_null() ? Json("") : Json(nullptr)) << limit;
+    const Streamed all = joined(server.post(kChat, body.substr(0, body.size() - 1) + R"(,"stream":true})"));
+    EXPECT_EQ(all.content, "");
+    EXPECT_EQ(all.finish, "length");
+    EXPECT_EQ(all.name, calls.is_null() ? "" : "weather");
+    if (calls.is_null()) continue;
+    ++with_calls;
+    const JsonObject& cut = calls.as_array().at(0).as_object().at("function").as_object();
+    EXPECT_EQ(text(cut.at("name")), "weather");
+    EXPECT_TRUE(arguments.starts_with(text(cut.at("arguments")))) << to_json_text(answer);
+    EXPECT_EQ(all.arguments, text(cut.at("arguments")));
+    EXPECT_GE(all.arguments.size(), longest);
+    longest = all.arguments.size();
+  }
+  EXPECT_EQ(longest, arguments.size());
+  EXPECT_GT(with_calls, 10);
+  const Json stopped = server.post_json(kChat, body_with(required + R"(,"stop":"\"d")"));
+  EXPECT_EQ(text(choice(stopped).at("finish_reason")), "stop") << "the call is not whole";
+  EXPECT_EQ(message(stopped).at("tool_calls").as_array().size(), 1U);
+}
+
+TEST(ChatRoute, SchemasOfToolsAreNamed) {
+  ScriptedServer server(with_parsers("Hello", "", "qwen"));
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g","parameters":{"type":"zap"}}}])";
+  for (const char* forced : {R"("required")", R"({"type":"function","function":{"name":"g"}})"}) {
+    const Json refused = server.post_json(kChat, body_with(tools + R"(,"tool_choice":)" + forced), 400);
+    EXPECT_EQ(error(refused).at("param"), "tools[1].function.parameters#/type") << to_json_text(refused);
+    EXPECT_TRUE(text(error(refused).at("message")).starts_with("tools[1].function.parameters#/type: "))
+        << to_json_text(refused);
+  }
+  server.post_json(kChat, body_with(tools));
+}
+
+TEST(ChatRoute, ToolsAreFunctionsWithNames) {
+  ScriptedServer server(with_parsers("Hello", "", "qwen"));
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type":"x"})", "tools[1].type"},
+      {R"({"type":"web_search","function":{"name":"f"}})", "tools[1].type"},
+      {R"({"type":"function","function":{"name":""}})", "tools[1].function.name"},
+      {R"({"type":"function"})", "tools[1]"}};
+  for (const auto& [tool, param] : cases) {
+    const std::string tools = cat(R"("tools":[{"type":"function","function":{"name":"f"}},)", tool, "]");
+    EXPECT_EQ(error(server.post_json(kChat, body_with(tools), 400)).at("param"), param);
+  }
+}
+
+TEST(ChatRoute, TemplatesWithoutAPlaceForToolsRefuseThem) {
+  ScriptOptions options = with_parsers("Hello", "", "qwen");
+  options.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<|im_start|>assistant\n";
+  ScriptedServer server(options);
+  const Json refused = server.post_json(kChat, body_with(kTools), 400);
+  EXPECT_EQ(error(refused).at("param"), "tools");
+  EXPECT_NE(text(error(refused).at("message")).find("--chat-template"), std::string::npos);
+  server.post_json(kChat, body_with(std::string(kTools) + R"(,"tool_choice":"none")"));
+}
+
+/// The request's own doing, before and after the first word.
+TEST(ChatRoute, RequestsThatLeaveNoToken) {
+  ScriptedServer server({.answer = "Hello"});
+  const std::string none =
+      R"("response_format":{"type":"choice","choice":["ab","ac"]},"bad_words":["b","c"])";
+  const Json refused = server.post_json(kChat, body_with(none), 400);
+  for (const char* field : {"bad_words", "response_format", "logit_bias"})
+    EXPECT_NE(text(error(refused).at("message")).find(field), std::string::npos) << field;
+  const RawReply streamed = server.post(kChat, body_with(none + R"(,"stream":true)"));
+  EXPECT_NE(streamed.body.find("no token is left"), std::string::npos) << streamed.body;
+  EXPECT_EQ(streamed.body.find("internal_error"), std::string::npos) << streamed.body;
+  const Json penalty = server.post_json(kChat, body_with(R"("repetition_penalty":1e-38)"), 400);
+  EXPECT_EQ(error(penalty).at("param"), "repetition_penalty");
+  EXPECT_NE(text(error(penalty).at("message")).find("at least 0.01"), std::string::npos)
+      << to_json_text(penalty);
+  server.post_json(kChat, body_with(R"("repetition_penalty":0.01)"));
+}
+
 TEST(ChatRoute, ToolsWithoutAParserAreRefused) {
   ScriptedServer server({.answer = kCallText});
   const Json answer = server.post_json(kChat, body_with(kTools), 400);
@@ -252,6 +345,39 @@ TEST(ChatRoute, RefusalsNameTheField) {
     EXPECT_EQ(answer.as_object().at("object"), Json("error"));
     EXPECT_EQ(to_json_text(answer).find("gen_config"), std::string::npos)
         << field << ": no field of a request";
+  }
+}
+
+TEST(ChatRoute, RefusalsSayWhereAndWhat) {
+  ScriptedServer server({.answer = "x", .session_len = 64});
+  struct Case {
+    std::string body;
+    const char *param, *words;
+  };
+  const Case cases[] = {
+      {body_with(R"("stop":[5])"), "stop[0]", "found an integer 5; expected a string"},
+      {body_with(R"("stop":["a",null])"), "stop[1]", "found null; expected a string"},
+      {body_with(R"("stop_token_ids":[1,"a"])"), "stop_token_ids[1]",
+       "found a string \"a\"; expected an integer"},
+      {body_with(R"("logit_bias":{"5":"x"})"), "logit_bias[5]", "found a string \"x\"; expected a number"},
+      {body_with(R"("tools":[3])"), "tools[0]", "found an integer 3; expected an object"},
+      {R"({"messages":[5]})", "messages[0]", "found an integer 5; expected an object"},
+      {R"({"messages":""})", "messages", "messages: there are no token ids"},
+      {R"({"input_ids":[]})", "input_ids", "input_ids: there are no token ids"},
+      {R"({"messages":[{"role":"user","content":null}]})", "messages[0].content", "found null"},
+      {R"({"messages":[{"role":"user"}]})", "messages[0].content", "found nothing"},
+      {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", "messages[0].content[0]",
+       "image_url"},
+      {cat(R"({"messages":")", std::string(80, 'q'), R"("})"), "messages", "80"},
+      {body_with(R"("seed":1180591620717411303424)"), "seed",
+       "from -9223372036854775808 to 18446744073709551615"},
+      {body_with(R"("n":1180591620717411303424)"), "n", "expected an integer in [1, 128]"},
+      {body_with(R"("temperature":4.5)"), "temperature", "The temperature 4.5 must be in [0, 2]."},
+      {body_with(R"("top_k":1.5)"), "top_k", "found a number 1.5; expected an integer"}};
+  for (const Case& c : cases) {
+    const Json answer = server.post_json(kChat, c.body, 400);
+    EXPECT_EQ(error(answer).at("param"), c.param) << to_json_text(answer);
+    EXPECT_NE(text(error(answer).at("message")).find(c.words), std::string::npos) << to_json_text(answer);
   }
 }
 

@@ -354,6 +354,54 @@ TEST(MessagesRoute, ErrorsInTheirShape) {
   EXPECT_GT(count.as_object().at("input_tokens").as_int64(), 1);
 }
 
+TEST(MessagesRoute, AnswersOfAForm) {
+  ScriptedServer server({.answer = "Hello"});
+  const std::string head = R"({"max_tokens":90,"messages":[{"role":"user","content":"x"}],)";
+  const std::string format =
+      R"({"type":"json_schema","schema":{"type":"object","properties":{"a":{"enum":["x","y"]}},"required":["a"],"additionalProperties":false}})";
+  for (const std::string& field :
+       {R"("output_format":)" + format, R"("output_config":{"format":)" + format + "}"}) {
+    const Json answer = server.post_json("/v1/messages", head + field + "}", 200, kVersion);
+    const std::string said = text(answer.as_object().at("content").as_array()[0].as_object().at("text"));
+    EXPECT_TRUE(parse_json(said, "answer").as_object().contains("a")) << said;
+  }
+  const std::pair<const char*, const char*> refused[] = {
+      {R"("output_format":{"type":"json_schema","schema":{"type":"strin"}})", "output_format.schema#/type: "},
+      {R"("output_config":{"format":{"type":"json_schema","schema":{"type":"strin"}}})",
+       "output_config.format.schema#/type: "},
+      {R"("output_format":{"type":"regex"})", "output_format.type: found regex"},
+      {R"("output_format":{"type":"json_schema"})", "output_format.schema: found nothing"},
+      {R"("output_config":{"format":5})", "output_config.format: found an integer"},
+      {R"("mcp_servers":[{"name":"m"}])", "mcp_servers: not supported"},
+      {R"("tools":[{"type":"web_search_20250305","name":"web_search"}])", "tools[0].type: found"},
+      {R"("tools":[{"name":"","input_schema":{}}])", "tools[0].name: the text is empty"},
+      {R"("top_k":-1)", "must be in [0, 2147483647]"}};
+  for (const auto& [field, words] : refused) {
+    const Json answer = server.post_json("/v1/messages", head + field + "}", 400, kVersion);
+    EXPECT_NE(text(answer.as_object().at("error").as_object().at("message")).find(words), std::string::npos)
+        << to_json_text(answer);
+  }
+}
+
+constexpr const char* kCutTool =
+    R"("type":"object","properties":{"d":{"enum":["no","yes"]}},"required":["d"],"additionalProperties":false)";
+
+TEST(MessagesRoute, CallsThatMustComeAndAreCutOff) {
+  ScriptedServer server(talking("Hello"));
+  const std::string body =
+      cat(R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","input_schema":{)", kCutTool,
+          R"(}}],"tool_choice":{"type":"any"},"max_tokens":)");
+  for (const int limit : {3, 15, 45, 50}) {
+    const Json answer = server.post_json("/v1/messages", cat(body, limit, "}"), 200, kVersion);
+    EXPECT_EQ(text(answer.as_object().at("stop_reason")), "max_tokens") << to_json_text(answer);
+    EXPECT_EQ(to_json_text(answer).find("tool_call"), std::string::npos) << to_json_text(answer);
+    const RawReply streamed = server.post("/v1/messages", cat(body, limit, R"(,"stream":true})"), kVersion);
+    EXPECT_EQ(streamed.body.find("tool_call"), std::string::npos) << streamed.body;
+    EXPECT_NE(streamed.body.find(R"("stop_reason":"max_tokens")"), std::string::npos) << streamed.body;
+    EXPECT_EQ(streamed.body.find("tool_use") != std::string::npos, limit > 40) << streamed.body;
+  }
+}
+
 TEST(MessagesRoute, ToolResultsReachTheTemplate) {
   ScriptedServer server({.answer = "x"});
   const char* body = R"({"max_tokens":5,"messages":[{"role":"user","content":"w?"},
@@ -404,6 +452,90 @@ TEST(ResponsesRoute, ConversationsAndRefusals) {
     EXPECT_EQ(server.post("/v1/responses", body).status, 400) << body;
 }
 
+TEST(ResponsesRoute, WhatItCannotDoIsRefusedByName) {
+  ScriptedServer server({.answer = "x"});
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("conversation":"c")", "conversation"},
+      {R"("prompt":{"id":"p"})", "prompt"},
+      {R"("include":["message.output_text.logprobs","usage"])", "include[1]"},
+      {R"("include":[5])", "include[0]"},
+      {R"("top_logprobs":2)", "top_logprobs"},
+      {R"("tools":[{"type":"function","name":""}])", "tools[0].name"},
+      {R"("tools":[5])", "tools[0]"}};
+  for (const auto& [field, param] : cases) {
+    const Json answer = server.post_json("/v1/responses", cat(R"({"input":"x",)", field, "}"), 400);
+    EXPECT_EQ(answer.as_object().at("param"), param) << to_json_text(answer);
+  }
+  const Json missing = server.post_json("/v1/responses", "{}", 400);
+  EXPECT_NE(text(missing.as_object().at("message")).find("expected a text, or an array of items"),
+            std::string::npos)
+      << to_json_text(missing);
+  const Json plain =
+      server.post_json("/v1/responses", R"({"input":"x","include":["reasoning.encrypted_content"]})");
+  EXPECT_EQ(plain.as_object().at("temperature"), Json(0.7)) << "as people write it";
+}
+
+TEST(ResponsesRoute, Logprobs) {
+  ScriptedServer server({.answer = "abc"});
+  const std::string body =
+      R"({"input":"hi","include":["message.output_text.logprobs"],"top_logprobs":2,"temperature":0)";
+  const auto texts = [](const JsonArray& logprobs) {
+    std::string all;
+    for (const Json& entry : logprobs) {
+      all += text(entry.as_object().at("token"));
+      EXPECT_LE(entry.as_object().at("logprob").as_double(), 0);
+      EXPECT_EQ(entry.as_object().at("top_logprobs").as_array().size(), 2U);
+    }
+    return all;
+  };
+  const auto part = [](const Json& response) {
+    return response.as_object().at("output").as_array().at(0).as_object().at("content").as_array().at(0);
+  };
+  const Json whole = server.post_json("/v1/responses", body + "}");
+  EXPECT_TRUE(texts(part(whole).as_object().at("logprobs").as_array()).starts_with("abc"));
+  std::string streamed;
+  JsonArray last;
+  for (const Json& event : events_of(server.post("/v1/responses", body + R"(,"stream":true})").body)) {
+    const JsonObject& object = event.as_object();
+    if (object.at("type") == "response.output_text.delta")
+      streamed += texts(object.at("logprobs").as_array());
+    if (object.at("type") == "response.completed")
+      last = part(object.at("response")).as_object().at("logprobs").as_array();
+  }
+  EXPECT_EQ(streamed, texts(last));
+  EXPECT_TRUE(streamed.starts_with("abc"));
+}
+
+TEST(ResponsesRoute, WhatIsCutOffIsIncomplete) {
+  ScriptedServer server(talking("Hello"));
+  const std::string body = cat(R"({"input":"hi","tools":[{"type":"function","name":"f","parameters":{)",
+                               kCutTool, R"(}}],"tool_choice":"required","max_output_tokens":)");
+  for (const int limit : {3, 45, 50}) {
+    const Json answer = server.post_json("/v1/responses", cat(body, limit, "}"));
+    const JsonObject& item = answer.as_object().at("output").as_array().at(0).as_object();
+    EXPECT_EQ(text(answer.as_object().at("status")), "incomplete");
+    EXPECT_EQ(item.at("status"), "incomplete");
+    EXPECT_EQ(item.at("type"), limit < 40 ? "message" : "function_call");
+    EXPECT_EQ(to_json_text(answer.as_object().at("output")).find("tool_call"), std::string::npos);
+    const std::vector<Json> events =
+        events_of(server.post("/v1/responses", cat(body, limit, R"(,"stream":true})")).body);
+    for (const Json& event : events)
+      if (event.as_object().at("type") == "response.output_item.done") {
+        EXPECT_EQ(event.as_object().at("item").as_object().at("status"), "incomplete");
+      }
+    EXPECT_EQ(events.back()
+                  .as_object()
+                  .at("response")
+                  .as_object()
+                  .at("output")
+                  .as_array()
+                  .at(0)
+                  .as_object()
+                  .at("status"),
+              "incomplete");
+  }
+}
+
 TEST(TokenRoutes, EncodeDecodeRender) {
   ScriptedServer server;
   const Json one = server.post_json("/v1/encode", R"({"input":"abc"})");
@@ -413,6 +545,41 @@ TEST(TokenRoutes, EncodeDecodeRender) {
   EXPECT_EQ(text(server.post_json("/v1/decode", R"({"ids":[97,98]})").as_object().at("text")), "ab");
   const Json prompt = server.post_json("/v1/render", R"({"messages":[{"role":"user","content":"hi"}]})");
   EXPECT_EQ(text(prompt.as_object().at("prompt")), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(TokenRoutes, IdsOutsideTheVocabularyAreRefused) {
+  ScriptedServer server;
+  const Json refused = server.post_json("/v1/decode", R"({"ids":[97,100000000]})", 400);
+  EXPECT_EQ(refused.as_object().at("param"), "ids") << to_json_text(refused);
+  EXPECT_NE(to_json_text(refused).find("100000000"), std::string::npos);
+  EXPECT_EQ(text(server.post_json("/v1/decode", R"({"ids":[]})").as_object().at("text")), "");
+}
+
+TEST(ScoreRoutes, RefusalsNameTheInput) {
+  ScriptedServer server;
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"input":[]})", "input"},          {R"({"input":"a"})", "input"},
+      {R"({"input":[97]})", "input"},        {R"({"input":["ab","c"]})", "input[1]"},
+      {R"({"input":["ab",5]})", "input[1]"}, {R"({"input":[[97,98],[97,"a"]]})", "input[1][1]"}};
+  for (const auto& [body, param] : cases) {
+    const Json refused = server.post_json("/get_ppl", body, 400);
+    EXPECT_EQ(refused.as_object().at("param"), param) << to_json_text(refused);
+    EXPECT_TRUE(text(refused.as_object().at("message")).starts_with(param)) << to_json_text(refused);
+  }
+}
+
+TEST(CompletionsRoute, SequencesOfARequestAreBounded) {
+  ScriptedServer server;
+  std::string prompts = R"("a")";
+  for (int i = 1; i < 100; ++i) prompts += R"(,"a")";
+  const Json refused =
+      server.post_json("/v1/completions", cat(R"({"prompt":[)", prompts, R"(],"n":128})"), 400);
+  EXPECT_EQ(refused.as_object().at("param"), "prompt");
+  for (const char* number : {"12800", "2048"})
+    EXPECT_NE(text(refused.as_object().at("message")).find(number), std::string::npos)
+        << to_json_text(refused);
+  EXPECT_EQ(server.post_json("/v1/completions", R"({"prompt":["a",1]})", 400).as_object().at("param"),
+            "prompt[1]");
 }
 
 TEST(ScoreRoutes, Perplexity) {

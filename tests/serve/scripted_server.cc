@@ -78,9 +78,10 @@ std::shared_ptr<Pipeline> ScriptedServer::make_pipeline(const ScriptOptions& opt
   LoadedModel loaded;
   loaded.info.config.model_path = folder_.path();
   loaded.info.tokenizer = Tokenizer::load(folder_.path());
-  loaded.info.chat_template =
-      choose_chat_template(folder_.path(), std::nullopt, loaded.info.tokenizer->chat_template(),
-                           loaded.info.tokenizer->bos_token(), loaded.info.tokenizer->eos_token());
+  loaded.info.chat_template = choose_chat_template(
+      folder_.path(), std::nullopt,
+      options.chat_template.empty() ? loaded.info.tokenizer->chat_template() : options.chat_template,
+      loaded.info.tokenizer->bos_token(), loaded.info.tokenizer->eos_token());
   loaded.info.spec = model->spec();
   loaded.info.eos_ids = {kImEnd};
   loaded.runtime = std::make_shared<Runtime>();

@@ -19,8 +19,9 @@ struct ScriptOptions {
   /// What the model answers, after any prompt; then it ends its turn. Endless: it repeats the answer.
   std::string answer = "Hello";
   bool endless = false;
-  bool free = false;       // no answer is written: every token depends on all before it
-  bool infilling = false;  // the tokenizer has the marks of models that fill gaps
+  bool free = false;               // no answer is written: every token depends on all before it
+  std::string chat_template = {};  // Jinja; empty: that of write_tokenizer_files()
+  bool infilling = false;          // the tokenizer has the marks of models that fill gaps
   int64_t session_len = 2048, max_batch_size = 8;
   std::chrono::milliseconds step_time{0};  // the least that a step takes
   bool prefix_caching = false;

@@ -29,7 +29,8 @@ struct ActiveRequest {
   bool first_step_done = false;
   RequestTimes times;
   GuessState guesses;
-  std::string failure;   // why it cannot go on: its grammar, its processors, what the model gave
+  std::string failure;  // why it cannot go on: its grammar, its processors, what the model gave
+  ErrorCode failure_code = ErrorCode::kInternal;
   RequestOutput output;  // what this step has added
 
   bool generates() const { return max_length > prompt_end; }

@@ -213,7 +213,10 @@ void EngineCore::draw() {
 // Whether the token after this one can be drawn in this step too.
 bool EngineCore::accept(Draw& draw, const SampleResult& result, int64_t row) {
   ActiveRequest& active = *draw.active;
-  if (active.failure.empty()) active.failure = result.error;
+  if (active.failure.empty() && !result.error.empty()) {
+    active.failure = result.error;
+    active.failure_code = result.error_code;
+  }
   if (!active.failure.empty()) return false;
   draw.reason = active.accept(result, logits_, row);
   const std::span<const int> guesses = draw.entry->guesses;
@@ -228,7 +231,7 @@ void EngineCore::settle(const Draw& draw) {
   const StepEntry& entry = *draw.entry;
   if (!active.failure.empty()) {
     if (draw.num_accepted > 0) finish(active, FinishReason::kNone);  // what came before
-    fail(active, ErrorCode::kInternal, std::move(active.failure));
+    fail(active, active.failure_code, std::move(active.failure));
     return;
   }
   // The keys of the last token drawn are computed in the next step, whether it was guessed or not.

@@ -27,9 +27,9 @@ std::string no_finite_logits(const SampleInput& input, float max) {
 
 std::string no_token_left(float max) {
   return cat(
-      "after logits_processors, penalties, logit_bias, response_format, bad words and min_new_tokens the "
-      "largest logit is ",
-      max, ": no token is left to draw");
+      "no token is left to draw: after logits_processors, repetition_penalty, presence_penalty, "
+      "frequency_penalty, logit_bias, response_format, bad_words and min_new_tokens the largest logit is ",
+      max, "; change what leaves nothing, such as bad_words that stand in every answer of a response_format");
 }
 
 Sampler::Sampler(ThreadPool& threads)
@@ -68,6 +68,7 @@ void Sampler::sample_one(ConstTensorView logits, const SampleInput& input, Scrat
   const float final_max = final_row.data() == row.data() ? max : max_logit(final_row);
   if (!std::isfinite(final_max)) {
     result.error = no_token_left(final_max);
+    result.error_code = ErrorCode::kInvalidArgument;
     return;
   }
   result.token = draw_token(final_row, final_max, *input.params, input.draw, scratch.draw);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/core/tensor.h"
 #include "lmdeploy/core/thread_pool.h"
 #include "lmdeploy/engine/logit_processing.h"
@@ -18,6 +19,8 @@ struct SampleResult {
   int token = -1;          // -1: `error` says why there is none
   TokenLogprobs logprobs;  // when asked for
   std::string error;       // NaN or +inf among the logits, or every token banned
+  /// With `error`: kInternal of what the model gave, kInvalidArgument of what the request made of it.
+  ErrorCode error_code = ErrorCode::kInternal;
 };
 
 /// Of `token` and the `count` best ones: log-softmax of the row, whose maximum is `max`, finite.

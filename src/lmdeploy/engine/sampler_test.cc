@@ -383,6 +383,7 @@ TEST_F(SamplerTest, EveryTokenBannedIsAnError) {
   input.params = &params;
   const SampleResult result = draw_one({1, 2}, input);
   EXPECT_EQ(result.token, -1);
+  EXPECT_EQ(result.error_code, ErrorCode::kInvalidArgument) << "the request's own doing";
   EXPECT_NE(result.error.find("no token is left"), std::string::npos) << result.error;
 }
 

@@ -60,6 +60,7 @@ SampleResult StepSampler::result_of(const DrawnToken& drawn, const SampleInput& 
       break;
     case DrawnToken::Outcome::kNoneLeft:
       result.error = no_token_left(drawn.max);
+      result.error_code = ErrorCode::kInvalidArgument;
       break;
     case DrawnToken::Outcome::kTooMany:
       result.token = draw_token(logits_row(logits.host_row(input.row), 0, row_), drawn.max, *input.params,

@@ -46,7 +46,8 @@ struct ServerOptions {
 };
 
 /// Errors that no handler sees (malformed head, too large a body, a handler that threw) are answered by this.
-using ErrorResponse = std::function<Response(int status, const std::string& message)>;
+/// Of the request there is what had been read.
+using ErrorResponse = std::function<Response(const Request& request, int status, const std::string& message)>;
 
 /// Called for each request. What it throws becomes a 500 through ErrorResponse, Error(kInvalidData) a 400; a
 /// handler that returns without an answer is a 500 too. When the answer had begun, the connection is closed.
@@ -77,9 +78,9 @@ class Server {
 
   int port() const;
   ServerCounts counts() const;
-  /// No new connections; those without a request are closed, the others after their answer. Returns when all
-  /// are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so; then it
-  /// is false.
+  /// No new connections; those without a whole request are closed, the others after their answer. Returns
+  /// when all are gone. After `timeout` handlers that wait see ServerEnds and get ending_timeout to say so;
+  /// then it is false.
   bool drain(std::chrono::milliseconds timeout);
   /// Closes all connections: their handlers see ClientGone. Joins the threads.
   void stop();

@@ -63,7 +63,7 @@ class StreamConnection final : public Connection,
 
   void close_when_idle() override {
     on_strand([](StreamConnection& self) {
-      if (self.idle_) self.close_socket();
+      if (self.idle_ || self.reading_) self.close_socket();
     });
   }
   void end_request() override {
@@ -175,6 +175,7 @@ class StreamConnection final : public Connection,
     const bool came = co_await wait_for_first_byte();
     if (!came) co_return false;
     request_complete_ = false;
+    reading_ = true;
     boost::system::error_code error;
     deadline_.start(context_.options.header_timeout);
     co_await beast::http::async_read_header(stream_, buffer_, *parser_,
@@ -182,6 +183,7 @@ class StreamConnection final : public Connection,
     start_ = std::chrono::steady_clock::now();
     if (!error || error == beast::http::error::body_limit) take_head();
     if (!error) error = co_await read_body();
+    reading_ = false;
     if (error) co_await refuse(error);
     co_return !error;
   }
@@ -277,7 +279,7 @@ class StreamConnection final : public Connection,
       co_return;  // the connection broke
     }
     deadline_.stop();
-    co_await respond(context_.error_response(status, message));
+    co_await respond(context_.error_response(request_, status, message));
     log_access();
   }
 
@@ -345,7 +347,7 @@ class StreamConnection final : public Connection,
       co_return;
     }
     try {
-      co_await respond(context_.error_response(failure.status, failure.message));
+      co_await respond(context_.error_response(request_, failure.status, failure.message));
     } catch (const ClientGone&) {
       keep_alive_ = false;
     }
@@ -451,6 +453,7 @@ class StreamConnection final : public Connection,
   Framing framing_ = Framing::kLength;
   bool idle_ = true;               // no request has begun
   bool request_complete_ = true;   // nothing of it is on its way
+  bool reading_ = false;           // a request comes: neither handled nor answered yet
   bool handling_ = false;          // the handler runs
   bool answered_ = false;          // an answer has begun
   bool has_body_ = true;           // it may have one

@@ -220,6 +220,29 @@ bool CallReader::keep_call(std::string_view text, const Json& object, bool needs
   return arguments && arguments->is_object();
 }
 
+std::optional<ToolCall> CallReader::broken_off(std::string_view text) const {
+  ToolCall call = call_;
+  const Step& step = form_->steps[static_cast<size_t>(step_)];
+  if (step.kind == Step::Kind::kObject) {
+    const std::string_view object = text.substr(position_);
+    std::vector<JsonScanner::Member> members = scanner_.members();
+    if (const JsonScanner::Member* open = scanner_.open_member()) {
+      members.push_back(*open);
+      members.back().value_end = object.size();
+    }
+    if (step.capture == Capture::kArguments) call.arguments = std::string(object);
+    for (const JsonScanner::Member& member : members) {
+      if (step.capture == Capture::kArguments) break;
+      const std::string_view key = member.key(object), value = member.value(object);
+      const std::optional<Json> json = try_parse_json(value);
+      if (key == "name" && json && json->is_string()) call.name = std::string(json->get_string());
+      if (key == "id" && json && json->is_string()) call.id = std::string(json->get_string());
+      if (key == "arguments" || key == "parameters") call.arguments = std::string(value);
+    }
+  }
+  return call.name.empty() ? std::nullopt : std::optional(std::move(call));
+}
+
 // Arguments that came one by one become an object.
 void CallReader::finish_call() {
   if (!call_.arguments.empty()) return;

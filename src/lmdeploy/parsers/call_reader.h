@@ -1,6 +1,7 @@
 // Reads one run of tool calls, step by step, from text that grows at its end.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,6 +34,9 @@ class CallReader {
   Outcome read(std::string_view text, bool at_end);
   /// Of the text last read: what belongs to the call (kCall, kEnd), or what is certainly plain text (kNone).
   size_t position() const { return position_; }
+  /// After kMore, when `text` is all that comes: the call that it broke off in, its arguments as far as they
+  /// go. Nothing: the function's name is not there yet.
+  std::optional<ToolCall> broken_off(std::string_view text) const;
   /// Valid after kCall. The id is empty where the form has none.
   const ToolCall& call() const { return call_; }
 

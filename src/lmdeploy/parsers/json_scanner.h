@@ -37,6 +37,8 @@ class JsonScanner {
   /// Of the bytes so far, the last one included.
   size_t size() const { return size_; }
   const std::vector<Member>& members() const { return members_; }
+  /// After kMore: the member whose value has begun, which ends with the bytes so far. nullptr: there is none.
+  const Member* open_member() const { return in_value_ ? &member_ : nullptr; }
   /// After kKey. `object`: all bytes so far.
   std::string_view key(std::string_view object) const { return member_.key(object); }
 

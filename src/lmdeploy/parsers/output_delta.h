@@ -25,6 +25,7 @@ struct OutputDelta {
   std::string content;
   std::string reasoning_content;
   std::vector<ToolCallDelta> tool_calls;
+  bool cut_off = false;  // the last call broke off: its arguments are not whole
 
   bool empty() const { return content.empty() && reasoning_content.empty() && tool_calls.empty(); }
 };

@@ -45,6 +45,7 @@ class OutputParser::Impl {
       const bool open = format->always_open || options.prompt_opens_thought.value_or(format->assumed_open);
       thoughts_.emplace(*format, open);
     }
+    only_calls_ = options.only_calls;
     if (calls != nullptr) calls_.emplace(*calls, std::move(options.tools), std::move(options.make_id));
   }
 
@@ -73,7 +74,10 @@ class OutputParser::Impl {
       thoughts_->finish(delta.reasoning_content, answer);
       push_answer(answer, delta);
     }
-    if (calls_) calls_->finish(delta);
+    if (calls_ && only_calls_)
+      calls_->break_off(delta);
+    else if (calls_)
+      calls_->finish(delta);
     add(delta);
     return delta;
   }
@@ -102,7 +106,7 @@ class OutputParser::Impl {
   std::optional<ThoughtSplitter> thoughts_;
   std::optional<ToolCallSplitter> calls_;
   ParsedOutput result_;
-  bool finished_ = false;
+  bool only_calls_ = false, finished_ = false;
 };
 
 OutputParser::OutputParser(OutputParserOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

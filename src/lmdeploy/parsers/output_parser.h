@@ -21,6 +21,9 @@ struct OutputParserOptions {
   std::optional<bool> prompt_opens_thought = std::nullopt;
   /// OpenAI's array of tools, or null: types the arguments of forms that write them as plain text.
   Json tools = nullptr;
+  /// The text is calls and nothing else, because a grammar says so: where it breaks off, the last call is
+  /// given as far as it goes (OutputDelta::cut_off), or left out while its function's name is not known.
+  bool only_calls = false;
   /// Ids of calls that bring none. Unset: "chatcmpl-tool-" and random letters; for Mistral, whose templates
   /// take nothing else, nine random letters.
   std::function<std::string()> make_id = {};
@@ -30,9 +33,9 @@ struct OutputParserOptions {
 /// special tokens). What comes out, joined, does not depend on the cuts.
 /// - A thought is looked for first: a call inside a thought is a thought.
 /// - A call is given out when it is complete and well-formed: the name is text, the arguments are a JSON
-///   object. Until then nothing of it is known: a call that breaks off never reaches a client as half a call.
-///   Everything else is content; nothing is lost. Newlines in front of a call belong to it, and so does white
-///   space around and between calls that no text follows.
+///   object. Until then nothing of it is known: a call that breaks off never reaches a client as half a call,
+///   but with only_calls. Everything else is content; nothing is lost. Newlines in front of a call belong to
+///   it, and so does white space around and between calls that no text follows.
 /// Not thread-safe.
 class OutputParser {
  public:

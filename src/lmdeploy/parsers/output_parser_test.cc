@@ -112,6 +112,45 @@ TEST(OutputParser, GivesTextOutAtOnce) {
   EXPECT_TRUE(parser.finish().empty());
 }
 
+// What a grammar has made a call and a limit has cut.
+TEST(OutputParser, CallsThatBreakOffAreGivenAsFarAsTheyGo) {
+  struct Cut {
+    const char *parser, *text, *name, *arguments;
+    bool cut_off;
+  };
+  const Cut cuts[] = {
+      {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1", "f", "{\"x\": [1", true},
+      {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}", "f", "{\"x\": 1}", false},
+      {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_", "f", "{\"x\": 1}",
+       false},
+      {"hermes", "<tool_call>\n{\"name\": \"f\", \"argu", "f", "", true},
+      {"hermes", "<tool_call>\n{\"name\": \"f\"", "f", "", true},
+      {"hermes", "<tool_call>\n{\"name\": \"f", nullptr, "", false},
+      {"hermes", "<tool_call>\n{", nullptr, "", false},
+      {"hermes", "<tool_c", nullptr, "", false},
+      {"hermes", "", nullptr, "", false},
+      {"llama3", "{\"name\": \"f\", \"parameters\": {\"x\": \"a b", "f", "{\"x\": \"a b", true}};
+  for (const Cut& cut : cuts)
+    for (size_t piece = 1; piece <= 40; piece += 13) {
+      OutputParser parser({.names = {"", cut.parser}, .only_calls = true});
+      const std::string_view text = cut.text;
+      for (size_t at = 0; at < text.size(); at += piece) parser.push(text.substr(at, piece));
+      const OutputDelta rest = parser.finish();
+      EXPECT_EQ(parser.result().content, "") << cut.text;
+      EXPECT_EQ(rest.cut_off, cut.cut_off) << cut.text;
+      ASSERT_EQ(parser.result().tool_calls.size(), cut.name == nullptr ? 0U : 1U) << cut.text;
+      if (cut.name == nullptr) continue;
+      EXPECT_EQ(parser.result().tool_calls[0].name, cut.name);
+      EXPECT_EQ(parser.result().tool_calls[0].arguments, cut.arguments) << cut.text;
+      EXPECT_FALSE(parser.result().tool_calls[0].id.empty());
+    }
+  OutputParser two({.names = {"", "hermes"}, .only_calls = true});
+  two.push("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"na");
+  EXPECT_FALSE(two.finish().cut_off);
+  ASSERT_EQ(two.result().tool_calls.size(), 1U);
+  EXPECT_EQ(two.result().tool_calls[0].arguments, "{}");
+}
+
 TEST(OutputParser, MakesIdsThatTemplatesTake) {
   const std::string text = R"([TOOL_CALLS] [{"name": "f"}, {"name": "f"}])";
   const ParsedOutput output = parse_output(text, {.names = {"", "mistral"}});

@@ -1,6 +1,9 @@
 #include "lmdeploy/parsers/tool_call_splitter.h"
 
+#include <optional>
 #include <utility>
+
+#include "lmdeploy/parsers/try_json.h"
 
 namespace lmdeploy {
 namespace {
@@ -21,6 +24,17 @@ void ToolCallSplitter::finish(OutputDelta& delta) {
   advance(/*at_end=*/true, delta);
   if (calls_ == 0 || !blank_) delta.content += space_;
   space_.clear();
+}
+
+void ToolCallSplitter::break_off(OutputDelta& delta) {
+  if (in_call_)
+    if (std::optional<ToolCall> call = reader_.broken_off(rest())) {
+      delta.cut_off = !try_parse_json(call->arguments);
+      give_call(std::move(*call), delta);
+    }
+  in_call_ = false;
+  held_.clear();
+  begin_ = 0;
 }
 
 void ToolCallSplitter::advance(bool at_end, OutputDelta& delta) {
@@ -45,7 +59,7 @@ bool ToolCallSplitter::read_call(bool at_end, OutputDelta& delta) {
   const CallReader::Outcome outcome = reader_.read(rest(), at_end);
   if (outcome == CallReader::Outcome::kMore) return false;
   const size_t used = reader_.position();
-  if (outcome == CallReader::Outcome::kCall) give_call(delta);
+  if (outcome == CallReader::Outcome::kCall) give_call(reader_.call(), delta);
   if (outcome == CallReader::Outcome::kNone) give_text(rest().substr(0, used), delta);
   begin_ += used;
   in_call_ = outcome == CallReader::Outcome::kCall;
@@ -86,8 +100,7 @@ void ToolCallSplitter::give_text(std::string_view text, OutputDelta& delta) {
   space_ += text.substr(end);
 }
 
-void ToolCallSplitter::give_call(OutputDelta& delta) {
-  ToolCall call = reader_.call();
+void ToolCallSplitter::give_call(ToolCall call, OutputDelta& delta) {
   if (call.id.empty()) call.id = make_id_();
   add_call(std::move(call), calls_++, delta);
   space_.clear();

@@ -22,6 +22,8 @@ class ToolCallSplitter {
   void push(std::string_view text, OutputDelta& delta);
   /// The text ended: gives out what was held back.
   void finish(OutputDelta& delta);
+  /// The text of calls ended: gives out the one that is not complete, as far as it goes.
+  void break_off(OutputDelta& delta);
 
  private:
   void advance(bool at_end, OutputDelta& delta);
@@ -29,7 +31,7 @@ class ToolCallSplitter {
   bool read_call(bool at_end, OutputDelta& delta);
   const CallForm* find_form(bool at_end, size_t& at) const;
   void give_text(std::string_view text, OutputDelta& delta);
-  void give_call(OutputDelta& delta);
+  void give_call(ToolCall call, OutputDelta& delta);
 
   const ToolFormat& format_;
   Json tools_;

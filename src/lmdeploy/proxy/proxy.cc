@@ -36,7 +36,10 @@ class Proxy::Impl {
     probes_.emplace(table_, options_.client, options_.probes, [this] { client_.close_old(); });
     server_.emplace(
         options_.server, [this](Exchange& exchange) { return handle(exchange); },
-        [](int status, const std::string& message) { return error_reply(status, message); }, log_access);
+        [](const http::Request&, int status, const std::string& message) {
+          return error_reply(status, message);
+        },
+        log_access);
   }
   ~Impl() { stop(); }
 

@@ -6,11 +6,13 @@
 namespace lmdeploy {
 namespace {
 
+constexpr const char* kTooLong = "context_length_exceeded";
+
 /// The prompt does not fit: a stream's only piece says so.
 std::optional<ApiErrorInfo> error_of(const Response& piece) {
   if (!piece.error_code) return std::nullopt;
   ApiErrorInfo info = to_api_error(*piece.error_code, piece.error_message);
-  if (piece.finish_reason == FinishReason::kLength) info.code = "context_length_exceeded";
+  if (piece.finish_reason == FinishReason::kLength) info.code = kTooLong;
   return info;
 }
 
@@ -36,7 +38,7 @@ std::optional<AnswerPiece> Answer::poll() {
   out.prompt_logprobs = std::move(piece->prompt_logprobs);
   out.finish = piece->finish_reason;
   out.error = error_of(*piece);
-  has_tool_calls_ = has_tool_calls_ || !out.text.tool_calls.empty();
+  has_tool_calls_ = (has_tool_calls_ || !out.text.tool_calls.empty()) && !out.text.cut_off;
   if (out.finish != FinishReason::kNone) record_.finish(out.finish);
   return out;
 }
@@ -53,6 +55,7 @@ OutputDelta Answer::parse(Response& piece) {
   delta.content += rest.content;
   delta.reasoning_content += rest.reasoning_content;
   for (ToolCallDelta& call : rest.tool_calls) delta.tool_calls.push_back(std::move(call));
+  delta.cut_off = rest.cut_off;
   return delta;
 }
 
@@ -75,6 +78,7 @@ std::optional<AnswerPiece> Answers::poll() {
     std::optional<AnswerPiece> piece = answers_[index].poll();
     if (!piece) continue;
     piece->index = index;
+    if (piece->error && piece->error->code == kTooLong) piece->error->param = prompt_field_;
     return piece;
   }
   return std::nullopt;

@@ -47,6 +47,7 @@ class Answer {
   /// Called from any thread when poll() may have something.
   void set_notify(std::function<void()> notify) { stream_->set_notify(std::move(notify)); }
   const AnswerCounts& counts() const { return counts_; }
+  /// All of them whole.
   bool has_tool_calls() const { return has_tool_calls_; }
 
  private:
@@ -63,7 +64,9 @@ class Answer {
 /// Several that run together. Destroying it cancels what still runs.
 class Answers {
  public:
-  explicit Answers(http::Exchange& exchange) : exchange_(exchange) {}
+  /// `prompt_field`: what the client calls the prompt, for errors.
+  explicit Answers(http::Exchange& exchange, std::string prompt_field = "prompt")
+      : exchange_(exchange), prompt_field_(std::move(prompt_field)) {}
 
   void add(Answer answer);
   /// Once it is set, all answers end with kAbort. It must set signal().
@@ -89,6 +92,7 @@ class Answers {
   void check_abort();
 
   http::Exchange& exchange_;
+  const std::string prompt_field_;
   http::Signal signal_;
   std::vector<Answer> answers_;
   std::optional<AnswerPiece> first_;  // seen by wait_for_first()

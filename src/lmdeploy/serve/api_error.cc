@@ -1,5 +1,8 @@
 #include "lmdeploy/serve/api_error.h"
 
+#include <algorithm>
+
+#include "lmdeploy/http/error_format.h"
 #include "lmdeploy/http/exchange.h"
 
 namespace lmdeploy {
@@ -38,10 +41,33 @@ std::string error_type(int status) {
   return status < 500 ? "invalid_request_error" : "server_error";
 }
 
+JsonObject openai_error(const ApiErrorInfo& info) {
+  JsonObject body;
+  JsonObject error = error_object(info);
+  body["object"] = "error";
+  body["message"] = info.message;
+  body["type"] = error["type"];
+  body["param"] = error["param"];
+  body["code"] = info.status;
+  body["error"] = std::move(error);
+  return body;
+}
+
 constexpr std::string_view kFieldPrefix = "gen_config.";
 
+/// The path that begins a message: "messages[0].content: found null; ...".
+std::string path_of(const std::string& message) {
+  constexpr std::string_view kRoots[] = {"messages", "tools", "tool_choice", "prompt",
+                                         "continue_final_message"};
+  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789[].");
+  if (end == std::string::npos || message[end] != ':') return {};
+  const std::string path = message.substr(0, end);
+  const std::string root = path.substr(0, path.find_first_of("[."));
+  return std::find(std::begin(kRoots), std::end(kRoots), root) == std::end(kRoots) ? std::string() : path;
+}
+
 std::string field_of(const std::string& message) {
-  if (!message.starts_with(kFieldPrefix)) return {};
+  if (!message.starts_with(kFieldPrefix)) return path_of(message);
   const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", kFieldPrefix.size());
   return message.substr(kFieldPrefix.size(), end == std::string::npos ? end : end - kFieldPrefix.size());
 }
@@ -74,7 +100,9 @@ void refuse_field(const std::string& param, const std::string& message) {
 
 ApiErrorInfo to_api_error(ErrorCode code, const std::string& message) {
   ApiErrorInfo info{status_of(code), message, field_of(message), {}};
-  if (!info.param.empty()) info.message.erase(0, kFieldPrefix.size());  // a request has its fields at its top
+  // A request has its fields at its top.
+  if (info.message.starts_with(kFieldPrefix) && !info.param.empty())
+    info.message.erase(0, kFieldPrefix.size());
   if (code == ErrorCode::kUnsupported) info.code = "unsupported_feature";
   if (info.status == 503) info.retry_after_s = 1;
   return info;
@@ -105,18 +133,12 @@ JsonObject error_object(const ApiErrorInfo& info) {
   return error;
 }
 
-http::Response error_response(const ApiErrorInfo& info) {
-  JsonObject body;
-  JsonObject error = error_object(info);
-  body["object"] = "error";
-  body["message"] = info.message;
-  body["type"] = error["type"];
-  body["param"] = error["param"];
-  body["code"] = info.status;
-  body["error"] = std::move(error);
+http::Response error_response(const http::Request& request, const ApiErrorInfo& info) {
   http::Response response;
   response.status = info.status;
-  response.body = to_json_text(body);
+  response.body = to_json_text(http::error_format(request) == http::ErrorFormat::kAnthropic
+                                   ? http::anthropic_error(info.status, info.message)
+                                   : openai_error(info));
   if (info.status == 401) response.headers.add("WWW-Authenticate", "Bearer");
   if (!info.allow.empty()) response.headers.add("Allow", info.allow);
   if (info.retry_after_s > 0) response.headers.add("Retry-After", std::to_string(info.retry_after_s));

@@ -1,4 +1,5 @@
-// What a client is told when its request fails: OpenAI's nested object, and LMDeploy's flat keys beside it.
+// What a client is told when its request fails: OpenAI's nested object, and LMDeploy's flat keys beside it;
+// Anthropic's clients get their own (http/error_format.h).
 #pragma once
 
 #include <stdexcept>
@@ -32,14 +33,16 @@ class ApiError : public std::runtime_error {
 /// 400 that names the field.
 [[noreturn]] void refuse_field(const std::string& param, const std::string& message);
 
-/// The status of each ErrorCode; a message that begins with "gen_config.NAME" names its field.
+/// The status of each ErrorCode; a message that begins with "gen_config.NAME", or with the path of a field of
+/// a conversation ("messages[0].content: "), names its field.
 ApiErrorInfo to_api_error(ErrorCode code, const std::string& message);
 ApiErrorInfo server_ends(const http::ServerEnds& ends);
 /// Of the exception that is being handled.
 ApiErrorInfo current_api_error();
 
 JsonObject error_object(const ApiErrorInfo& info);
-/// {"error": {...}, "object": "error", "message", "code", ...}
-http::Response error_response(const ApiErrorInfo& info);
+/// {"error": {...}, "object": "error", "message", "code", ...}, or what Anthropic's clients understand where
+/// the request's path is one of theirs.
+http::Response error_response(const http::Request& request, const ApiErrorInfo& info);
 
 }  // namespace lmdeploy

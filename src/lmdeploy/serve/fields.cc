@@ -1,5 +1,7 @@
 #include "lmdeploy/serve/fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -39,8 +41,11 @@ std::string expected(const Field& field) {
       return "a string or an array of objects";
     case FieldType::kTextOrIds:
       return "a string, an array of strings, or arrays of token ids";
-    case FieldType::kAny:
-      return "any value";
+    case FieldType::kAny: {
+      std::string description = field.description;
+      if (!description.empty()) description[0] = static_cast<char>(std::tolower(description[0]));
+      return description;
+    }
   }
   return "";
 }
@@ -102,18 +107,99 @@ bool fits(const Json& value, FieldType type) {
   return false;
 }
 
+/// As people write it: the shortest text that reads back as this number.
+std::string number_text(double number) { return fmt::format("{}", number); }
+
 std::string range_text(const Field& field) {
   const bool low = std::isfinite(field.min), high = std::isfinite(field.max);
-  const char* open = field.above_min ? "above " : "at least ";
-  if (low && high)
-    return field.above_min ? cat("in (", field.min, ", ", field.max, "]")
-                           : cat("in [", field.min, ", ", field.max, "]");
-  return low ? cat(open, field.min) : cat("at most ", field.max);
+  const std::string min = number_text(field.min), max = number_text(field.max);
+  if (low && high) return cat("in ", field.above_min ? "(" : "[", min, ", ", max, "]");
+  return low ? cat(field.above_min ? "above " : "at least ", min) : cat("at most ", max);
 }
 
 std::string shown(const Json& value) {
-  const std::string text = to_json_text(value);
+  const std::string text = value.is_double() ? number_text(value.get_double()) : to_json_text(value);
   return text.size() <= 80 ? text : text.substr(0, 60) + "...";
+}
+
+/// What a scalar is and says; of an array or object what it is.
+std::string found_text(const Json& value) {
+  const bool scalar = !value.is_array() && !value.is_object() && !value.is_null();
+  return cat(json_kind(value), scalar ? " " + shown(value) : "");
+}
+
+/// An item at fault inside a value.
+struct Misfit {
+  std::string place;  // "[0]"
+  const Json* found;
+  const char* expected;
+};
+
+/// The first item that is not as all have to be.
+std::optional<Misfit> item_misfit(const Json& array, bool (*is)(const Json&), const char* expected) {
+  const JsonArray& items = array.get_array();
+  for (size_t i = 0; i < items.size(); ++i)
+    if (!is(items[i])) return Misfit{cat("[", i, "]"), &items[i], expected};
+  return std::nullopt;
+}
+
+/// Of a list of texts, of ids, or of lists of ids: the first item says which it is.
+std::optional<Misfit> prompt_misfit(const Json& array) {
+  const JsonArray& items = array.get_array();
+  if (items.empty()) return std::nullopt;
+  const Json& first = items[0];
+  if (first.is_string())
+    return item_misfit(
+        array, [](const Json& item) { return item.is_string(); }, "a string, as before it");
+  if (is_integer(first)) return item_misfit(array, is_integer, "a token id, as before it");
+  if (!first.is_array()) return Misfit{"[0]", &first, "a string, a token id or an array of token ids"};
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].is_array())
+      return Misfit{cat("[", i, "]"), &items[i], "an array of token ids, as before it"};
+    std::optional<Misfit> inner = item_misfit(items[i], is_integer, "a token id");
+    if (!inner) continue;
+    inner->place = cat("[", i, "]", inner->place);
+    return inner;
+  }
+  return std::nullopt;
+}
+
+std::optional<Misfit> inner_misfit(const Json& value, FieldType type) {
+  if (type == FieldType::kNumberMap && value.is_object())
+    for (const auto& entry : value.get_object())
+      if (!entry.value().is_number()) return Misfit{cat("[", entry.key(), "]"), &entry.value(), "a number"};
+  if (!value.is_array()) return std::nullopt;
+  switch (type) {
+    case FieldType::kStringOrArray:
+    case FieldType::kTextsOrFalse:
+      return item_misfit(
+          value, [](const Json& item) { return item.is_string(); }, "a string");
+    case FieldType::kIntegerArray:
+      return item_misfit(value, is_integer, "an integer");
+    case FieldType::kObjectArray:
+    case FieldType::kTextOrMessages:
+      return item_misfit(
+          value, [](const Json& item) { return item.is_object(); }, "an object");
+    case FieldType::kTextOrIds:
+      return prompt_misfit(value);
+    default:
+      return std::nullopt;
+  }
+}
+
+[[noreturn]] void refuse_type(const Json& value, const Field& field, const std::string& name) {
+  if (const std::optional<Misfit> inner = inner_misfit(value, field.type)) {
+    const std::string where = name + inner->place;
+    refuse_field(where, cat(where, ": found ", found_text(*inner->found), "; expected ", inner->expected));
+  }
+  std::string range;
+  if (field.type == FieldType::kInteger && value.is_double() &&
+      std::floor(value.get_double()) == value.get_double())
+    range = std::isfinite(field.min) || std::isfinite(field.max)
+                ? " " + range_text(field)
+                : cat(" from ", std::numeric_limits<int64_t>::min(), " to ",
+                      std::numeric_limits<uint64_t>::max());
+  refuse_field(name, cat(name, ": found ", found_text(value), "; expected ", expected(field), range));
 }
 
 void check_inside(const Json& value, const Field& field, const std::string& name) {
@@ -126,11 +212,7 @@ void check_inside(const Json& value, const Field& field, const std::string& name
 }
 
 void check_value(const Json& value, const Field& field, const std::string& name) {
-  if (!fits(value, field.type)) {
-    const bool scalar = !value.is_array() && !value.is_object();
-    refuse_field(name, cat(name, ": found ", json_kind(value), scalar ? " " + shown(value) : "",
-                           "; expected ", expected(field)));
-  }
+  if (!fits(value, field.type)) refuse_type(value, field, name);
   if (value.is_number()) {
     const double number = value.to_number<double>();
     const bool below = field.above_min ? number <= field.min : number < field.min;
@@ -292,8 +374,16 @@ std::vector<int> Body::ids(std::string_view name) const {
 std::string required_text(const JsonObject& object, const char* name, const std::string& where) {
   const Json* value = object.if_contains(name);
   if (value == nullptr || !value->is_string())
-    refuse_field(where + name, cat(where, name, ": expected a string"));
+    refuse_field(where + name, cat(where, name, ": found ", value == nullptr ? "nothing" : found_text(*value),
+                                   "; expected a string"));
   return std::string(value->get_string());
+}
+
+std::string required_name(const JsonObject& object, const std::string& where) {
+  std::string name = required_text(object, "name", where);
+  if (name.empty())
+    refuse_field(where + "name", cat(where, "name: the text is empty; expected a function's name"));
+  return name;
 }
 
 bool flag_of(const JsonObject& object, const char* name, const std::string& where) {

@@ -80,6 +80,8 @@ class Body {
 void check_fields(const JsonObject& object, const Fields& fields, const std::string& where = {});
 /// The text under `name`. Throws ApiError naming it after `where`.
 std::string required_text(const JsonObject& object, const char* name, const std::string& where);
+/// The name of a function: a text that is not empty.
+std::string required_name(const JsonObject& object, const std::string& where);
 /// A flag of an object inside a body; false when it is absent.
 bool flag_of(const JsonObject& object, const char* name, const std::string& where);
 /// An array of integers that fit an int. Throws ApiError naming `param`.

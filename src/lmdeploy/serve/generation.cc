@@ -22,7 +22,43 @@ void log_prompts(const GenerationRequest& request, const Pipeline& pipeline, con
   }
 }
 
+void check_num_answers(const GenerationRequest& request) {
+  const int64_t found = request.num_answers();
+  if (found > kMaxAnswers)
+    refuse_field(
+        request.prompt_field,
+        cat(request.prompt_field, ": ", request.prompts.size(), " prompts with ", request.gen_config.n,
+            " answers each are ", found, " sequences; expected at most ", kMaxAnswers, " in one request"));
+}
+
+/// Of the exception that is being handled: a schema at fault gets the client's name.
+[[noreturn]] void throw_with_names(const GenerationRequest& request) {
+  ApiErrorInfo info = current_api_error();
+  for (const auto& [path, name] : request.schema_names)
+    if (info.message.starts_with(path)) {
+      info.message.replace(0, path.size(), name);
+      info.param = info.message.substr(0, info.message.find_first_of(": "));
+      break;
+    }
+  throw ApiError(std::move(info));
+}
+
 }  // namespace
+
+PromptPreview preview_prompt(const Pipeline& pipeline, const Prompt& prompt, const RunOptions& options,
+                             const std::string& field) {
+  try {
+    return pipeline.preview(prompt, options);
+  } catch (const Error& error) {
+    ApiErrorInfo info = to_api_error(error.code(), error.what());
+    constexpr std::string_view kPrompt = "prompt";
+    if (info.param == kPrompt) {
+      info.message.replace(0, kPrompt.size(), field);
+      info.param = field;
+    }
+    throw ApiError(std::move(info));
+  }
+}
 
 JsonObject Generation::usage(size_t answers_per_prompt) const {
   int64_t prompt = 0, cached = 0, generated = 0;
@@ -41,12 +77,13 @@ JsonObject Generation::usage(size_t answers_per_prompt) const {
 
 http::Task<Generation> start_generation(Service& service, http::Exchange& exchange,
                                         GenerationRequest request) {
+  check_num_answers(request);
   Admission::Place place = co_await service.admission().enter(exchange, request.user, request.num_answers());
   std::shared_ptr<Pipeline> pipeline = service.pipeline();
   log_prompts(request, *pipeline, exchange.request(), service.options().max_log_len);
-  auto answers = std::make_unique<Answers>(exchange);
+  auto answers = std::make_unique<Answers>(exchange, request.prompt_field);
   RequestRegistry::Entry entry = service.requests().add(request.session_id, answers->signal());
-  const auto submit = [&] {
+  const auto submit_all = [&] {
     for (std::vector<int>& prompt : request.prompts)
       for (int choice = 0; choice < request.gen_config.n; ++choice) {
         std::optional<OutputParser> parser;
@@ -54,6 +91,13 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
         answers->add(Answer(pipeline->submit(prompt, request.gen_config.choice(choice)), std::move(parser),
                             request.one_call, RequestRecord(service.metrics(), exchange.request().arrival)));
       }
+  };
+  const auto submit = [&] {
+    try {
+      submit_all();
+    } catch (const Error&) {
+      throw_with_names(request);
+    }
   };
   // A large schema takes long to compile.
   if (request.gen_config.response_format.kind == ResponseFormat::Kind::kText)

@@ -56,10 +56,21 @@ struct GenerationRequest {
   std::optional<OutputParserOptions> parser;
   bool one_call = false;  // an answer's further tool calls are dropped
   int64_t session_id = -1;
-  std::string user;  // whose quota it counts on
+  std::string user;                       // whose quota it counts on
+  std::string prompt_field = "messages";  // what the client calls the prompt
+  /// Paths in response_format's schema that errors begin with, and the client's names for them; the first
+  /// that fits counts.
+  std::vector<std::pair<std::string, std::string>> schema_names = {};
 
   int64_t num_answers() const { return static_cast<int64_t>(prompts.size()) * gen_config.n; }
 };
+
+/// Most answers of one request, over all its prompts.
+inline constexpr int64_t kMaxAnswers = 2048;
+
+/// Renders and tokenises. Throws ApiError, which names `field` where the prompt as a whole is at fault.
+PromptPreview preview_prompt(const Pipeline& pipeline, const Prompt& prompt, const RunOptions& options,
+                             const std::string& field);
 
 /// Waits for its turn, then starts all answers. Throws ApiError, before anything runs, for what cannot be
 /// served.

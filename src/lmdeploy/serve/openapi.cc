@@ -22,8 +22,8 @@ JsonObject answer(std::string_view path) {
 }
 
 Json error_schema(std::string_view path) {
-  if (!path.starts_with("/v1/messages")) return reference("ErrorResponse");
-  return JsonObject{{"anyOf", JsonArray{reference("AnthropicError"), reference("ErrorResponse")}}};
+  const bool anthropic = path.starts_with("/v1/messages") || path.starts_with("/anthropic");
+  return reference(anthropic ? "AnthropicError" : "ErrorResponse");
 }
 
 struct Tag {
@@ -64,7 +64,7 @@ JsonArray tag_list() {
 JsonObject operation(const Route& route) {
   std::string id = std::string(route.method) + route.path;
   for (char& c : id)
-    if (c == '/' || c == '.') c = '_';
+    if (c == '/' || c == '.' || c == '{' || c == '}') c = '_';
   const JsonObject error{{"description", "An error"}, {"content", json_content(error_schema(route.path))}};
   JsonObject answers{{"200", answer(route.path)}, {"default", error}};
   if (std::string_view(route.path) == "/health") answers["503"] = answer(route.path);
@@ -75,6 +75,12 @@ JsonObject operation(const Route& route) {
   if (route.fields != nullptr)
     operation["requestBody"] =
         JsonObject{{"required", true}, {"content", json_content(reference(route.body_name))}};
+  const std::string_view path = route.path;
+  if (const size_t open = path.find('{'); open != std::string_view::npos)
+    operation["parameters"] = JsonArray{JsonObject{{"name", path.substr(open + 1, path.size() - open - 2)},
+                                                   {"in", "path"},
+                                                   {"required", true},
+                                                   {"schema", JsonObject{{"type", "string"}}}}};
   operation["security"] = route.access == Access::kOpen
                               ? JsonArray()
                               : JsonArray{JsonObject{{"bearer", JsonArray()}}, JsonObject()};

@@ -194,6 +194,8 @@ constexpr const char* kEvents = "text/event-stream";
 const std::map<std::string_view, std::vector<ResponseContent>>& contents() {
   static const std::map<std::string_view, std::vector<ResponseContent>> table = {
       {"/v1/models", {{kJson, "ModelList"}}},
+      {"/v1/models/{model}", {{kJson, "ModelCard"}}},
+      {"/anthropic/v1/models/{model}", {{kJson, "AnyObject"}}},
       {"/v1/chat/completions", {{kJson, "ChatCompletionResponse"}, {kEvents, ""}}},
       {"/v1/completions", {{kJson, "CompletionResponse"}, {kEvents, ""}}},
       {"/v1/encode", {{kJson, "EncodeResponse"}}},

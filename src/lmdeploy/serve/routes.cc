@@ -9,6 +9,7 @@ namespace lmdeploy {
 const std::vector<Route>& routes() {
   static const std::vector<Route> table = {
       {"GET", "/v1/models", list_models, "The models that this server has"},
+      {"GET", "/v1/models/{model}", show_model, "One of them"},
       {"POST", "/v1/chat/completions", chat_completions, "Answers a conversation", chat_fields,
        "ChatCompletionRequest"},
       {"POST", "/v1/completions", completions, "Continues a text", completion_fields, "CompletionRequest"},
@@ -25,6 +26,7 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/messages/count_tokens", count_tokens, "Tokens of a conversation", count_tokens_fields,
        "AnthropicCountTokensRequest"},
       {"GET", "/anthropic/v1/models", list_anthropic_models, "The models, in Anthropic's words"},
+      {"GET", "/anthropic/v1/models/{model}", show_anthropic_model, "One of them"},
       {"POST", "/v1/chat/interactive", chat_interactive, "A turn of a conversation that the server keeps",
        interactive_fields, "GenerateRequest"},
       {"POST", "/get_ppl", get_ppl, "Mean negative log-likelihood of a text's tokens", ppl_fields,
@@ -56,6 +58,13 @@ const std::vector<Route>& routes() {
       {"GET", "/openapi.json", openapi_document, "This interface as OpenAPI 3.1", nullptr, "", Access::kOpen},
   };
   return table;
+}
+
+bool is_path_of(const Route& route, std::string_view path) {
+  const std::string_view pattern = route.path;
+  const size_t open = pattern.find('{');
+  if (open == std::string_view::npos) return pattern == path;
+  return path.size() > open && path.starts_with(pattern.substr(0, open));
 }
 
 }  // namespace lmdeploy

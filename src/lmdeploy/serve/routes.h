@@ -32,8 +32,13 @@ struct Route {
 
 const std::vector<Route>& routes();
 
+/// Whether the route's path is that one; a last part "{NAME}" stands for any text that is not empty, slashes
+/// included.
+bool is_path_of(const Route& route, std::string_view path);
+
 // openai/
 http::Response list_models(Service& service, const http::Request& request);
+http::Response show_model(Service& service, const http::Request& request);
 http::Task<> chat_completions(Service& service, http::Exchange& exchange);
 http::Task<> responses(Service& service, http::Exchange& exchange);
 http::Task<> completions(Service& service, http::Exchange& exchange);
@@ -45,6 +50,7 @@ const Fields& embedding_fields();
 http::Task<> messages(Service& service, http::Exchange& exchange);
 http::Response count_tokens(Service& service, const http::Request& request);
 http::Response list_anthropic_models(Service& service, const http::Request& request);
+http::Response show_anthropic_model(Service& service, const http::Request& request);
 
 // native/
 http::Response encode(Service& service, const http::Request& request);

@@ -9,6 +9,7 @@ namespace lmdeploy {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMinPenalty = 0.01;  // logits are divided by it, and have to stay finite
 constexpr double kMaxInt = std::numeric_limits<int>::max();
 
 const Fields& stream_option_fields() {
@@ -27,8 +28,8 @@ const Fields& sampling_fields() {
       {"temperature", FieldType::kNumber, "0: always the best token", false, 0, 2, false, "0.7"},
       {"min_p", FieldType::kNumber, "Least probability, as a share of the best token's", false, 0, 1, false,
        "0.0"},
-      {"repetition_penalty", FieldType::kNumber, "Above 1: tokens that occurred become less likely", false, 0,
-       kInfinity, true, "1.0"},
+      {"repetition_penalty", FieldType::kNumber, "Above 1: tokens that occurred become less likely", false,
+       kMinPenalty, kInfinity, false, "1.0"},
       {"presence_penalty", FieldType::kNumber, "Taken from the logit of each token generated already", false,
        -2, 2, false, "0.0"},
       {"frequency_penalty", FieldType::kNumber, "Likewise, for each time it was generated", false, -2, 2,

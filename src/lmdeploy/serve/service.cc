@@ -123,7 +123,10 @@ bool Service::has_all_wakeup_tags() const {
 
 std::string Service::checked_model(const Body& body) const {
   const std::string name = body.text("model");
-  if (name.empty()) return model_name();
+  return name.empty() ? model_name() : checked_model(name);
+}
+
+std::string Service::checked_model(const std::string& name) const {
   if (std::find(options_.model_names.begin(), options_.model_names.end(), name) != options_.model_names.end())
     return name;
   throw ApiError(

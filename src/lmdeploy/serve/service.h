@@ -60,6 +60,7 @@ class Service {
   /// The name that answers carry. Throws ApiError 404 that lists the names when the body asks for another
   /// one.
   std::string checked_model(const Body& body) const;
+  std::string checked_model(const std::string& name) const;
   /// For an output that may hold calls of `tools` (null: none). Nothing: text is passed on as it is. Throws
   /// ApiError when there is no parser for this model's calls.
   std::optional<OutputParserOptions> parser_options(const Json& tools) const;

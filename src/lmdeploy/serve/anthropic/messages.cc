@@ -1,4 +1,5 @@
 // POST /v1/messages, /v1/messages/count_tokens; GET /anthropic/v1/models: Anthropic's protocol.
+#include "lmdeploy/http/error_format.h"
 #include "lmdeploy/http/request_id.h"
 #include "lmdeploy/serve/anthropic/messages_request.h"
 #include "lmdeploy/serve/json_answer.h"
@@ -14,19 +15,6 @@ JsonObject typed(const char* type) {
   return object;
 }
 
-/// {"type": "error", "error": {"type", "message"}}
-JsonObject anthropic_error(const ApiErrorInfo& info) {
-  JsonObject error = typed(info.status == 401   ? "authentication_error"
-                           : info.status == 404 ? "not_found_error"
-                           : info.status == 503 ? "overloaded_error"
-                           : info.status < 500  ? "invalid_request_error"
-                                                : "api_error");
-  error["message"] = info.message;
-  JsonObject body = typed("error");
-  body["error"] = std::move(error);
-  return body;
-}
-
 Json usage_of(const AnswerCounts& counts) {
   JsonObject usage;
   usage["input_tokens"] = counts.prompt_tokens - counts.cached_tokens;
@@ -36,8 +24,9 @@ Json usage_of(const AnswerCounts& counts) {
   return usage;
 }
 
-Json parsed_input(const std::string& arguments) {
-  return arguments.empty() ? Json(JsonObject()) : parse_json(arguments, "tool arguments");
+/// Arguments that broke off are no object: then it is empty.
+Json parsed_input(const std::string& arguments, bool cut_off) {
+  return arguments.empty() || cut_off ? Json(JsonObject()) : parse_json(arguments, "tool arguments");
 }
 
 /// Why an answer ended, and by which of the client's texts.
@@ -52,14 +41,14 @@ class Ending {
   }
 
   /// {"stop_reason", "stop_sequence"}
-  JsonObject describe(FinishReason finish, bool has_calls) const {
+  JsonObject describe(FinishReason finish, bool has_whole_calls) const {
     JsonObject ending;
     const std::string* sequence = finish == FinishReason::kStop ? stop_sequence() : nullptr;
-    ending["stop_reason"] = has_calls                         ? "tool_use"
+    ending["stop_reason"] = has_whole_calls                   ? "tool_use"
                             : finish == FinishReason::kLength ? "max_tokens"
                             : sequence != nullptr             ? "stop_sequence"
                                                               : "end_turn";
-    ending["stop_sequence"] = sequence == nullptr || has_calls ? Json(nullptr) : Json(*sequence);
+    ending["stop_sequence"] = sequence == nullptr || has_whole_calls ? Json(nullptr) : Json(*sequence);
     return ending;
   }
 
@@ -86,12 +75,13 @@ class ContentBlocks {
   void append(const OutputDelta& delta) {
     thought_ += delta.reasoning_content;
     text_ += delta.content;
+    cut_off_ = cut_off_ || delta.cut_off;
     for (const ToolCallDelta& call : delta.tool_calls) {
       if (!call.name.empty()) calls_.push_back({call.id, call.name, {}});
       calls_.back().arguments += call.arguments;
     }
   }
-  bool has_calls() const { return !calls_.empty(); }
+  bool has_whole_calls() const { return !calls_.empty() && !cut_off_; }
   JsonArray json() const {
     JsonArray blocks;
     if (!thought_.empty()) {
@@ -109,7 +99,7 @@ class ContentBlocks {
       JsonObject block = typed("tool_use");
       block["id"] = call.id;
       block["name"] = call.name;
-      block["input"] = parsed_input(call.arguments);
+      block["input"] = parsed_input(call.arguments, cut_off_ && &call == &calls_.back());
       blocks.push_back(std::move(block));
     }
     return blocks;
@@ -118,6 +108,7 @@ class ContentBlocks {
  private:
   std::string thought_, text_;
   std::vector<ToolCall> calls_;
+  bool cut_off_ = false;  // the last of them
 };
 
 JsonObject message_head(const MessagesRequest& request, JsonArray content, const AnswerCounts& counts) {
@@ -150,6 +141,7 @@ class MessageStream {
       out += text_delta(Block::kThought, "thinking", piece.text.reasoning_content);
     if (!piece.text.content.empty()) out += text_delta(Block::kText, "text", piece.text.content);
     for (const ToolCallDelta& call : piece.text.tool_calls) out += call_delta(call);
+    has_calls_ = has_calls_ && !piece.text.cut_off;
     return piece.finish == FinishReason::kNone ? out : out + end(piece.finish);
   }
 
@@ -231,7 +223,7 @@ class MessageStream {
   Ending ending_;
   Block open_ = Block::kNone;
   int index_ = 0;
-  bool started_ = false, has_calls_ = false;
+  bool started_ = false, has_calls_ = false;  // whole ones
 };
 
 http::Task<> stream_messages(http::Exchange& exchange, const MessagesRequest& request,
@@ -241,14 +233,18 @@ http::Task<> stream_messages(http::Exchange& exchange, const MessagesRequest& re
   co_await answers.wait_for_first(kFirstPiecePatience);
   co_await exchange.begin_stream(sse_head());
   while (std::optional<AnswerPiece> piece = co_await answers.next()) {
-    const std::string bytes = piece->error ? event(anthropic_error(*piece->error)) : stream.events(*piece);
+    const std::string bytes = piece->error
+                                  ? event(http::anthropic_error(piece->error->status, piece->error->message))
+                                  : stream.events(*piece);
     co_await exchange.write(bytes);
     if (piece->error) break;
   }
   co_await exchange.finish();
 }
 
-http::Task<> run_messages(Service& service, http::Exchange& exchange) {
+}  // namespace
+
+http::Task<> messages(Service& service, http::Exchange& exchange) {
   MessagesRequest request = read_messages_request(exchange.request(), service, /*counting=*/false);
   encode_prompt(request.chat, *service.pipeline());
   Generation generation = co_await start_generation(service, exchange, std::move(request.chat.generation));
@@ -265,54 +261,42 @@ http::Task<> run_messages(Service& service, http::Exchange& exchange) {
     finish = piece.finish;
   });
   JsonObject message = message_head(request, blocks.json(), generation.answers()[0].counts());
-  for (const auto& entry : ending.describe(finish, blocks.has_calls())) message[entry.key()] = entry.value();
+  for (const auto& entry : ending.describe(finish, blocks.has_whole_calls()))
+    message[entry.key()] = entry.value();
   co_await exchange.respond(json_response(message));
 }
 
-http::Response anthropic_error_response(const ApiErrorInfo& info) {
-  http::Response response = error_response(info);
-  response.body = to_json_text(anthropic_error(info));
-  return response;
+http::Response count_tokens(Service& service, const http::Request& http_request) {
+  MessagesRequest request = read_messages_request(http_request, service, /*counting=*/true);
+  encode_prompt(request.chat, *service.pipeline());
+  JsonObject body;
+  body["input_tokens"] = request.chat.generation.prompts.at(0).size();
+  return json_response(body);
+}
+
+namespace {
+
+JsonObject model_card(const std::string& name) {
+  JsonObject card = typed("model");
+  card["id"] = name;
+  card["display_name"] = name;
+  card["created_at"] = "1970-01-01T00:00:00Z";
+  return card;
 }
 
 }  // namespace
 
-http::Task<> messages(Service& service, http::Exchange& exchange) {
-  std::optional<ApiErrorInfo> failure;
-  try {
-    co_await run_messages(service, exchange);
-  } catch (const http::ClientGone&) {
-    throw;
-  } catch (...) {
-    failure = current_api_error();
-  }
-  if (!failure) co_return;
-  if (exchange.answered()) throw ApiError(*failure);
-  co_await exchange.respond(anthropic_error_response(*failure));
-}
-
-http::Response count_tokens(Service& service, const http::Request& http_request) {
-  try {
-    MessagesRequest request = read_messages_request(http_request, service, /*counting=*/true);
-    encode_prompt(request.chat, *service.pipeline());
-    JsonObject body;
-    body["input_tokens"] = request.chat.generation.prompts.at(0).size();
-    return json_response(body);
-  } catch (...) {
-    return anthropic_error_response(current_api_error());
-  }
+http::Response show_anthropic_model(Service& service, const http::Request& request) {
+  constexpr std::string_view kFolder = "/anthropic/v1/models/";
+  const std::string name = service.checked_model(request.url.path.substr(kFolder.size()));
+  service.pipeline();
+  return json_response(model_card(name));
 }
 
 http::Response list_anthropic_models(Service& service, const http::Request&) {
   service.pipeline();
   JsonArray data;
-  for (const std::string& name : service.options().model_names) {
-    JsonObject card = typed("model");
-    card["id"] = name;
-    card["display_name"] = name;
-    card["created_at"] = "1970-01-01T00:00:00Z";
-    data.push_back(std::move(card));
-  }
+  for (const std::string& name : service.options().model_names) data.push_back(model_card(name));
   JsonObject body;
   body["first_id"] = service.options().model_names.front();
   body["last_id"] = service.options().model_names.back();

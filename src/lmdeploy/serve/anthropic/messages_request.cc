@@ -18,7 +18,12 @@ Fields prompt_fields() {
            "{\"type\": \"auto\"}, none, any, or {\"type\": \"tool\", \"name\": ...}; beside it "
            "\"disable_parallel_tool_use\": true for one call at most"},
           {"thinking", FieldType::kObject,
-           "{\"type\": \"enabled\"} or {\"type\": \"disabled\"}, for the chat template"}};
+           "{\"type\": \"enabled\"} or {\"type\": \"disabled\"}, for the chat template"},
+          {"output_config", FieldType::kObject,
+           "format: as output_format; effort: how long to think, for the chat template"},
+          {"output_format", FieldType::kObject,
+           "{\"type\": \"json_schema\", \"schema\": ...}: what the answer must be"},
+          {"mcp_servers", FieldType::kArray, "Not supported"}};
 }
 
 Fields answer_fields() {
@@ -26,8 +31,8 @@ Fields answer_fields() {
           {"temperature", FieldType::kNumber, "0: always the best token", false, 0, 2, false, "1.0"},
           {"top_p", FieldType::kNumber,
            "Draw from the smallest set of tokens whose probabilities sum to this", false, 0, 1, true, "1.0"},
-          {"top_k", FieldType::kInteger, "Draw from that many best tokens; 0: from all", false, 0, 1e9, false,
-           "0"},
+          {"top_k", FieldType::kInteger, "Draw from that many best tokens; 0: from all", false, 0,
+           std::numeric_limits<int>::max(), false, "0"},
           {"stop_sequences", FieldType::kStringOrArray, "Texts that end the answer"},
           {"metadata", FieldType::kObject, "user_id: whose quota the request counts on"},
           {"service_tier", FieldType::kString, "Accepted, not used"}};
@@ -131,9 +136,13 @@ class MessageReader {
 
 Json tool_of(const Json& tool, const std::string& where) {
   const JsonObject* object = tool.if_object();
-  if (object == nullptr) refuse_field(where, cat(where, ": expected an object"));
+  if (object == nullptr) refuse_field(where, cat(where, ": found ", json_kind(tool), "; expected an object"));
+  const Json* type = object->if_contains("type");
+  if (type != nullptr && !type->is_null() && *type != "custom")
+    refuse_field(where + ".type", cat(where, ".type: found ", to_json_text(*type),
+                                      "; expected custom: the server has no tools of its own"));
   JsonObject function;
-  function["name"] = required_text(*object, "name", where + ".");
+  function["name"] = required_name(*object, where + ".");
   if (const Json* description = object->if_contains("description")) function["description"] = *description;
   const Json* schema = object->if_contains("input_schema");
   if (schema == nullptr || !schema->is_object())
@@ -160,13 +169,14 @@ ToolChoice read_tools(const Body& body) {
   const std::string type = required_text(choice->as_object(), "type", "tool_choice.");
   if (type == "none" || (type == "auto" && all.empty())) return {};
   if (type == "auto") return {.tools = std::move(all)};
-  if (type == "any" && !all.empty()) return {.tools = std::move(all), .forced = true};
+  if (type == "any" && !all.empty())
+    return {.tools = std::move(all), .forced = true, .parameters = ".input_schema"};
   if (type != "tool")
     refuse_field("tool_choice", cat("tool_choice.type: ", type,
                                     " does not fit here; expected auto, none, or with tools any or tool"));
   const std::string wanted = required_text(choice->get_object(), "name", "tool_choice.");
-  for (const Json& tool : all)
-    if (name_of(tool) == wanted) return {JsonArray{tool}, true, wanted};
+  for (size_t i = 0; i < all.size(); ++i)
+    if (name_of(all[i]) == wanted) return {JsonArray{all[i]}, true, wanted, i, ".input_schema"};
   refuse_field("tool_choice", cat("tool_choice: there is no tool ", wanted));
 }
 
@@ -205,6 +215,40 @@ void read_answer_options(const Body& body, MessagesRequest& request) {
     request.chat.generation.user = user_of(metadata->as_object());
 }
 
+/// {"type": "json_schema", "schema": {...}}: flat, where OpenAI's response_format nests it.
+void read_output_format(const Json& value, const std::string& where, GenerationRequest& generation) {
+  if (generation.gen_config.response_format.kind != ResponseFormat::Kind::kText)
+    refuse_field(where, cat(where, ": output_config.format says the same; leave one of both out"));
+  const JsonObject* format = value.if_object();
+  if (format == nullptr)
+    refuse_field(where, cat(where, ": found ", json_kind(value), "; expected an object"));
+  if (const std::string type = required_text(*format, "type", where + "."); type != "json_schema")
+    refuse_field(where + ".type", cat(where, ".type: found ", type, "; expected json_schema"));
+  const Json* schema = format->if_contains("schema");
+  if (schema == nullptr || !schema->is_object())
+    refuse_field(where + ".schema",
+                 cat(where, ".schema: found ", schema == nullptr ? "nothing" : json_kind(*schema),
+                     "; expected an object"));
+  generation.gen_config.response_format.kind = ResponseFormat::Kind::kJsonSchema;
+  generation.gen_config.response_format.schema = *schema;
+  generation.schema_names.emplace_back("response_format.json_schema.schema", where + ".schema");
+}
+
+void read_output(const Body& body, ChatRequest& chat) {
+  if (const Json* servers = body.find("mcp_servers"); servers != nullptr && !servers->as_array().empty())
+    refuse_field("mcp_servers",
+                 "mcp_servers: not supported; call them yourself and send what they say as tools");
+  if (const Json* config = body.find("output_config")) {
+    const JsonObject& object = config->as_object();
+    if (const Json* format = object.if_contains("format"); format != nullptr && !format->is_null())
+      read_output_format(*format, "output_config.format", chat.generation);
+    if (const Json* effort = object.if_contains("effort"); effort != nullptr && !effort->is_null())
+      chat.options.template_extra["reasoning_effort"] = required_text(object, "effort", "output_config.");
+  }
+  if (const Json* format = body.find("output_format"))
+    read_output_format(*format, "output_format", chat.generation);
+}
+
 void check_version(const http::Request& request) {
   if (request.headers.find("anthropic-version") == nullptr)
     throw ApiError(
@@ -237,6 +281,7 @@ MessagesRequest read_messages_request(const http::Request& http_request, const S
     chat.options.template_extra["enable_thinking"] =
         required_text(thinking->as_object(), "type", "thinking.") != "disabled";
   read_answer_options(body, request);
+  read_output(body, chat);
   if (const Json* choice = body.find("tool_choice"))
     chat.generation.one_call = flag_of(choice->as_object(), "disable_parallel_tool_use", "tool_choice.");
   set_tools(chat, read_tools(body), service);

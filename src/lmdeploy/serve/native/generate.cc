@@ -39,7 +39,9 @@ GenerateRequest read_request(const http::Request& http_request, const Pipeline& 
   RunOptions raw;
   raw.do_preprocess = false;
   const Prompt prompt = body.has("prompt") ? Prompt(body.text("prompt")) : Prompt(body.ids("input_ids"));
-  request.generation.prompts.push_back(pipeline.preview(prompt, raw).token_ids);
+  const std::string field = body.has("prompt") ? "prompt" : "input_ids";
+  request.generation.prompts.push_back(preview_prompt(pipeline, prompt, raw, field).token_ids);
+  request.generation.prompt_field = field;
   return request;
 }
 

@@ -13,14 +13,31 @@ std::vector<std::vector<int>> read_inputs(const Json& input, const Pipeline& pip
   RunOptions raw;
   raw.do_preprocess = false;
   const auto encode = [&](const Json& item, const std::string& param) {
-    if (item.is_string()) return pipeline.preview(std::string(item.get_string()), raw).token_ids;
-    return pipeline.preview(read_ids(item, param), raw).token_ids;
+    const Prompt prompt = item.is_string() ? Prompt(std::string(item.get_string())) : read_ids(item, param);
+    return preview_prompt(pipeline, prompt, raw, param).token_ids;
   };
   const JsonArray* array = input.if_array();
   if (array == nullptr || array->empty() || (*array)[0].is_number()) return {encode(input, "input")};
   std::vector<std::vector<int>> inputs;
   for (const Json& item : *array) inputs.push_back(encode(item, cat("input[", inputs.size(), "]")));
   return inputs;
+}
+
+/// An error of the pipeline's, which calls its inputs "input_ids[i]", in the client's words.
+[[noreturn]] void throw_naming_input(const Error& error, bool single) {
+  ApiErrorInfo info = to_api_error(error.code(), error.what());
+  constexpr std::string_view kIds = "input_ids[";
+  const size_t at = info.message.find(kIds);
+  if (info.status != 400 || at == std::string::npos) throw ApiError(std::move(info));
+  const size_t end = info.message.find(']', at);
+  info.param =
+      single ? "input" : "input[" + info.message.substr(at + kIds.size(), end + 1 - at - kIds.size());
+  info.message = info.param + info.message.substr(end + 1);
+  throw ApiError(std::move(info));
+}
+
+bool is_single(const Json& input) {
+  return input.is_string() || input.as_array().empty() || input.get_array()[0].is_number();
 }
 
 Json ppl_answer(const std::vector<double>& values, bool single) {
@@ -62,8 +79,15 @@ http::Task<> get_ppl(Service& service, http::Exchange& exchange) {
   const Json& input = *body.find("input");
   const std::vector<std::vector<int>> inputs = read_inputs(input, *pipeline);
   std::vector<double> values;
-  co_await exchange.offload([&] { values = pipeline->get_ppl(inputs); });
-  const bool single = input.is_string() || (input.as_array().size() > 0 && input.get_array()[0].is_number());
+  const bool single = is_single(input);
+  const auto score = [&] {
+    try {
+      values = pipeline->get_ppl(inputs);
+    } catch (const Error& error) {
+      throw_naming_input(error, single);
+    }
+  };
+  co_await exchange.offload(score);
   co_await exchange.respond(json_response(ppl_answer(values, single)));
 }
 

@@ -64,6 +64,10 @@ const Fields& decode_fields() {
 http::Response decode(Service& service, const http::Request& request) {
   const Body body(request, decode_fields());
   const std::vector<int> ids = body.ids("ids");
+  RunOptions raw;
+  raw.do_preprocess = false;
+  if (!ids.empty())
+    preview_prompt(*service.pipeline(), ids, raw, "ids");  // refuses ids outside the vocabulary
   return json_response(JsonObject{
       {"text", tokenizer_of(*service.pipeline())->decode(ids, body.flag("skip_special_tokens", true))}});
 }
@@ -72,7 +76,8 @@ const Fields& render_fields() { return chat_fields(); }
 
 http::Response render_prompt(Service& service, const http::Request& http_request) {
   const ChatRequest request = read_chat_request(http_request, service);
-  const PromptPreview prompt = service.pipeline()->preview(request.prompt, request.options);
+  const PromptPreview prompt =
+      preview_prompt(*service.pipeline(), request.prompt, request.options, request.generation.prompt_field);
   return json_response(JsonObject{{"prompt", prompt.text},
                                   {"input_ids", ids_json(prompt.token_ids)},
                                   {"length", prompt.token_ids.size()}});

@@ -104,8 +104,10 @@ struct WholeChoice {
   std::vector<int> token_ids;
   JsonArray logprobs;
   FinishReason finish = FinishReason::kNone;
+  bool cut_off = false;  // the last call broke off
 
   void append(AnswerPiece& piece, const Json& piece_logprobs) {
+    cut_off = cut_off || piece.text.cut_off;
     content += piece.text.content;
     reasoning += piece.text.reasoning_content;
     for (ToolCallDelta& call : piece.text.tool_calls) {
@@ -148,7 +150,7 @@ Json whole_answer(const ChatRequest& request, const std::vector<WholeChoice>& ch
         {"index", i},
         {"message", choice.message(request.return_token_ids)},
         {"logprobs", request.logprobs ? Json(JsonObject{{"content", choice.logprobs}}) : Json(nullptr)},
-        {"finish_reason", finish_name(choice.finish, !choice.calls.empty())}});
+        {"finish_reason", finish_name(choice.finish, !choice.calls.empty() && !choice.cut_off)}});
   }
   JsonObject body = writer.head("chat.completion");
   body["choices"] = std::move(list);

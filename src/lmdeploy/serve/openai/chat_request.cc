@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "lmdeploy/pipeline/messages.h"
 #include "lmdeploy/pipeline/tool_grammar.h"
 #include "lmdeploy/serve/api_error.h"
 #include "lmdeploy/serve/sampling_fields.h"
@@ -164,10 +165,20 @@ std::string function_name(const Json& tool, const std::string& param) {
   return std::string(name->get_string());
 }
 
+void check_tool(const Json& tool, const std::string& where) {
+  const Json* type = tool.as_object().if_contains("type");
+  if (type != nullptr && !type->is_null() && *type != "function")
+    refuse_field(where + ".type", cat(where, ".type: found ", to_json_text(*type),
+                                      "; expected function: the server has no tools of its own"));
+  if (function_name(tool, where).empty())
+    refuse_field(where + ".function.name",
+                 cat(where, ".function.name: the text is empty; expected a function's name"));
+}
+
 ToolChoice named_tool(const JsonArray& tools, const Json& choice) {
   const std::string wanted = function_name(choice, "tool_choice");
-  for (const Json& tool : tools)
-    if (function_name(tool, "tools") == wanted) return {JsonArray{tool}, true, wanted};
+  for (size_t i = 0; i < tools.size(); ++i)
+    if (function_name(tools[i], "tools") == wanted) return {JsonArray{tools[i]}, true, wanted, i};
   refuse_field("tool_choice", cat("tool_choice: there is no function \"", wanted, "\" in tools"));
 }
 
@@ -177,7 +188,7 @@ ToolChoice read_tools(const Body& body) {
   const bool none = tools == nullptr || tools->as_array().empty();
   if (!none)
     for (size_t i = 0; i < tools->get_array().size(); ++i)
-      function_name(tools->get_array()[i], cat("tools[", i, "]"));
+      check_tool(tools->get_array()[i], cat("tools[", i, "]"));
   if (choice == nullptr) return {.tools = none ? Json(nullptr) : *tools};
   if (choice->is_object()) {
     if (none) refuse_field("tool_choice", "tool_choice: names a function, but there are no tools");
@@ -211,6 +222,7 @@ void read_prompt(const Body& body, ChatRequest& request) {
                      : "messages: the field is required; expected a string or an array of messages");
   request.options.do_preprocess = body.flag("do_preprocess", true);
   if (body.has("input_ids")) {
+    request.generation.prompt_field = "input_ids";
     request.prompt = body.ids("input_ids");
     return;
   }
@@ -254,7 +266,18 @@ void set_parser(ChatRequest& request, const Service& service) {
   request.generation.gen_config.skip_special_tokens = false;  // some marks are special tokens
 }
 
-void force_call(ChatRequest& request, const std::string& function) {
+/// Names for errors in the schemas of a format of calls.
+void name_schemas(const JsonArray& calls, const ToolChoice& choice, GenerationRequest& generation) {
+  for (size_t i = 0; i < calls.size(); ++i)
+    for (const auto& property : calls[i].as_object().at("properties").as_object())
+      if (property.key() != "name")
+        generation.schema_names.emplace_back(
+            cat("response_format.json_schema.schema#/anyOf/", i, "/properties/", property.key()),
+            cat("tools[", choice.first + i, "]", choice.parameters, "#"));
+}
+
+void force_call(ChatRequest& request, const ToolChoice& choice) {
+  const std::string& function = choice.function;
   GenerationConfig& config = request.generation.gen_config;
   if (config.response_format.kind != ResponseFormat::Kind::kText)
     refuse_field("tool_choice",
@@ -263,10 +286,30 @@ void force_call(ChatRequest& request, const std::string& function) {
     const bool several = function.empty() && !request.generation.one_call;
     config.response_format = tool_call_format(request.options.tools, function,
                                               request.generation.parser->names.tool_calls, several);
+    request.generation.parser->only_calls = true;
+    request.generation.parser->enable_thinking = false;  // the call is the first that comes
+    name_schemas(config.response_format.schema.as_object().at("anyOf").as_array(), choice,
+                 request.generation);
   } catch (const Error& error) {
     // As in LMDeploy, the model is then told of this function alone.
     if (error.code() == ErrorCode::kUnsupported && !function.empty()) return;
     refuse_field("tool_choice", cat("tool_choice: ", error.what()));
+  }
+}
+
+/// Whether the prompt is another one without the tools. A template that refuses what is left needs them.
+bool tells_of_tools(const std::string& prompt, const ChatRequest& request, const Pipeline& pipeline) {
+  const auto* messages = std::get_if<Json>(&request.prompt);
+  const auto chat_template = pipeline.chat_template();
+  if (messages == nullptr || chat_template == nullptr) return true;  // written by the client
+  RenderOptions options;
+  options.add_generation_prompt = request.options.add_generation_prompt;
+  options.continue_final_message = request.options.continue_final_message;
+  options.extra = request.options.template_extra;
+  try {
+    return chat_template->render(normalize_messages(*messages), options) != prompt;
+  } catch (const Error&) {
+    return true;
   }
 }
 
@@ -303,11 +346,17 @@ ChatRequest read_chat_request(const http::Request& http_request, const Service& 
 void set_tools(ChatRequest& request, ToolChoice choice, const Service& service) {
   request.options.tools = std::move(choice.tools);
   set_parser(request, service);
-  if (choice.forced) force_call(request, choice.function);
+  if (choice.forced) force_call(request, choice);
 }
 
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline) {
-  PromptPreview prompt = pipeline.preview(request.prompt, request.options);
+  PromptPreview prompt =
+      preview_prompt(pipeline, request.prompt, request.options, request.generation.prompt_field);
+  if (!request.options.tools.is_null() && !tells_of_tools(prompt.text, request, pipeline))
+    refuse_field(
+        "tools",
+        "tools: the model's chat template has no place for them; use a model whose template has one, "
+        "name another template (--chat-template), or send tool_choice none");
   if (request.generation.parser)
     request.generation.parser->prompt_opens_thought = prompt_opens_thought(prompt.text);
   request.generation.prompts.push_back(std::move(prompt.token_ids));

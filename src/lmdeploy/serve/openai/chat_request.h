@@ -30,6 +30,8 @@ struct ToolChoice {
   Json tools = nullptr;       // as OpenAI's chat has them; null: the model is told of none
   bool forced = false;        // a call must come
   std::string function = {};  // of this one; empty: of any
+  size_t first = 0;           // where the first of `tools` stands in the client's list
+  const char* parameters = ".function.parameters";  // where a tool of the client's has its schema
 };
 
 /// Tells the model of the tools, and chooses the parser that takes thoughts and calls out of the answer;

@@ -118,9 +118,11 @@ void read_prompts(const Body& body, const Pipeline& pipeline, CompletionRequest&
   GenerationConfig& gen_config = request.generation.gen_config;
   if (echo && !suffix.empty()) refuse_field("echo", "echo: cannot be combined with suffix; leave one out");
   if (echo) gen_config.prompt_logprobs = request.num_logprobs;
-  for (const Prompt& prompt : read_prompts(*body.find("prompt"))) {
-    PromptPreview preview =
-        pipeline.preview(suffix.empty() ? prompt : with_suffix(prompt, suffix, pipeline, gen_config), raw);
+  const std::vector<Prompt> prompts = read_prompts(*body.find("prompt"));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const Prompt whole = suffix.empty() ? prompts[i] : with_suffix(prompts[i], suffix, pipeline, gen_config);
+    const std::string field = prompts.size() == 1 ? "prompt" : cat("prompt[", i, "]");
+    PromptPreview preview = preview_prompt(pipeline, whole, raw, field);
     if (echo) request.echoes.push_back(std::move(preview.text));
     if (gen_config.prompt_logprobs) request.echo_ids.push_back(preview.token_ids);
     request.generation.prompts.push_back(std::move(preview.token_ids));
@@ -131,6 +133,7 @@ CompletionRequest read_request(const http::Request& http_request, const Service&
                                const Pipeline& pipeline) {
   const Body body(http_request, {});
   CompletionRequest request;
+  request.generation.prompt_field = "prompt";
   check_fields(body.object(), {own_fields()[0]});
   request.model = service.checked_model(body);
   check_fields(body.object(), completion_fields());

@@ -42,6 +42,12 @@ http::Response list_models(Service& service, const http::Request&) {
   return json_response(JsonObject{{"object", "list"}, {"data", std::move(data)}});
 }
 
+http::Response show_model(Service& service, const http::Request& request) {
+  constexpr std::string_view kFolder = "/v1/models/";
+  const std::string name = service.checked_model(request.url.path.substr(kFolder.size()));
+  return json_response(card(name, service.model_name(), unix_time(), *service.pipeline()));
+}
+
 const Fields& embedding_fields() {
   static const Fields fields = {{"model", FieldType::kString, "Name of the model"},
                                 {"input", FieldType::kTextOrIds, "Texts"}};

@@ -1,7 +1,10 @@
 // POST /v1/responses: OpenAI's newer protocol, without storing anything.
+#include <utility>
+
 #include "lmdeploy/http/request_id.h"
 #include "lmdeploy/serve/json_answer.h"
 #include "lmdeploy/serve/openai/responses_request.h"
+#include "lmdeploy/serve/openai/token_logprobs.h"
 #include "lmdeploy/serve/routes.h"
 #include "lmdeploy/serve/sse.h"
 
@@ -14,6 +17,7 @@ struct OutputItem {
   Kind kind = Kind::kMessage;
   std::string id, text;       // of a call: its arguments
   std::string call_id, name;  // of a call
+  JsonArray logprobs = {};    // of a message, when asked for
 
   JsonObject part() const {
     JsonObject part;
@@ -21,7 +25,7 @@ struct OutputItem {
     part["text"] = text;
     if (kind == Kind::kMessage) {
       part["annotations"] = JsonArray();
-      part["logprobs"] = JsonArray();
+      part["logprobs"] = logprobs;
     }
     return part;
   }
@@ -40,7 +44,7 @@ struct OutputItem {
       return item;
     }
     JsonArray content;
-    if (!text.empty() || std::string_view(status) == "completed") content.push_back(part());
+    if (!text.empty() || std::string_view(status) != "in_progress") content.push_back(part());
     if (kind == Kind::kThought) item["summary"] = JsonArray();
     if (kind == Kind::kMessage) item["role"] = "assistant";
     item["content"] = std::move(content);
@@ -68,6 +72,7 @@ class ResponseWriter {
   /// What a piece adds. In whole answers nobody reads the events.
   std::string take(const AnswerPiece& piece) {
     std::string out;
+    gather_logprobs(piece);
     if (!piece.text.reasoning_content.empty())
       out += append(OutputItem::Kind::kThought, piece.text.reasoning_content);
     if (!piece.text.content.empty()) out += append(OutputItem::Kind::kMessage, piece.text.content);
@@ -115,11 +120,26 @@ class ResponseWriter {
       body["incomplete_details"] = std::move(details);
     }
     JsonArray output;
-    for (const OutputItem& item : items_) output.push_back(item.json("completed"));
+    for (const OutputItem& item : items_) output.push_back(item.json(status_of(item)));
     body["output"] = std::move(output);
     for (const auto& entry : request_.echo) body[entry.key()] = entry.value();
     body["usage"] = running ? Json(nullptr) : usage();
     return body;
+  }
+
+  /// What cuts the answer off cuts its last item off.
+  const char* status_of(const OutputItem& item) const {
+    const bool cut =
+        finish_ != FinishReason::kNone && finish_ != FinishReason::kStop && &item == &items_.back();
+    return cut ? "incomplete" : "completed";
+  }
+
+  /// Of tokens whose text has not been told yet.
+  void gather_logprobs(const AnswerPiece& piece) {
+    const std::shared_ptr<const Tokenizer> tokenizer = generation_.pipeline().tokenizer();
+    if (!request_.logprobs || piece.logprobs.empty() || tokenizer == nullptr) return;
+    const Json all = chat_logprobs(piece, *tokenizer, request_.num_top_logprobs);
+    for (const Json& entry : all.as_object().at("content").as_array()) logprobs_.push_back(entry);
   }
 
   /// As the tokenizer spells the thoughts: the parser does not say which tokens they came from.
@@ -184,7 +204,11 @@ class ResponseWriter {
     items_.back().text += text;
     JsonObject delta = place();
     delta["delta"] = text;
-    if (kind == OutputItem::Kind::kMessage) delta["logprobs"] = JsonArray();
+    const JsonArray logprobs = std::exchange(logprobs_, {});  // those of thoughts are not told
+    if (kind == OutputItem::Kind::kMessage) {
+      for (const Json& entry : logprobs) items_.back().logprobs.push_back(entry);
+      delta["logprobs"] = logprobs;
+    }
     return out + event(kind == OutputItem::Kind::kThought ? "response.reasoning_text.delta"
                                                           : "response.output_text.delta",
                        std::move(delta));
@@ -194,6 +218,7 @@ class ResponseWriter {
     std::string out;
     if (!call.name.empty())
       out = open({OutputItem::Kind::kCall, "fc_" + http::random_name(24), {}, call.id, call.name});
+    logprobs_.clear();
     if (call.arguments.empty()) return out;
     items_.back().text += call.arguments;
     JsonObject delta = place();
@@ -213,7 +238,7 @@ class ResponseWriter {
       out += event("response.function_call_arguments.done", std::move(done));
     } else {
       done["text"] = item.text;
-      if (item.kind == OutputItem::Kind::kMessage) done["logprobs"] = JsonArray();
+      if (item.kind == OutputItem::Kind::kMessage) done["logprobs"] = item.logprobs;
       out += event(item.kind == OutputItem::Kind::kThought ? "response.reasoning_text.done"
                                                            : "response.output_text.done",
                    std::move(done));
@@ -223,7 +248,7 @@ class ResponseWriter {
     }
     JsonObject data;
     data["output_index"] = items_.size() - 1;
-    data["item"] = item.json("completed");
+    data["item"] = item.json(status_of(item));
     return out + event("response.output_item.done", std::move(data));
   }
 
@@ -232,6 +257,7 @@ class ResponseWriter {
   const std::string id_;
   const int64_t created_;
   std::vector<OutputItem> items_;
+  JsonArray logprobs_;  // of tokens whose text has not been told yet
   bool is_open_ = false;
   int64_t sequence_ = 0;
   FinishReason finish_ = FinishReason::kNone;

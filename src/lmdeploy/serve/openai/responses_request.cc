@@ -1,5 +1,6 @@
 #include "lmdeploy/serve/openai/responses_request.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "lmdeploy/serve/api_error.h"
@@ -116,12 +117,14 @@ ToolChoice read_tools(const Body& body) {
     for (size_t i = 0; i < tools->as_array().size(); ++i) {
       const std::string where = cat("tools[", i, "].");
       const JsonObject* tool = tools->get_array()[i].if_object();
-      if (tool == nullptr) refuse_field("tools", cat("tools[", i, "]: expected an object"));
+      if (tool == nullptr)
+        refuse_field(cat("tools[", i, "]"),
+                     cat("tools[", i, "]: found ", json_kind(tools->get_array()[i]), "; expected an object"));
       if (const std::string type = required_text(*tool, "type", where); type != "function")
         refuse_field(where + "type", cat(where, "type: found ", type,
                                          "; expected function: the server has no tools of its own"));
       JsonObject function;
-      function["name"] = required_text(*tool, "name", where);
+      function["name"] = required_name(*tool, where);
       for (const char* key : {"description", "parameters"})
         if (const Json* part = tool->if_contains(key); part != nullptr && !part->is_null())
           function[key] = *part;
@@ -133,9 +136,9 @@ ToolChoice read_tools(const Body& body) {
   const Json* choice = body.find("tool_choice");
   if (choice != nullptr && choice->is_object()) {
     const std::string wanted = required_text(choice->get_object(), "name", "tool_choice.");
-    for (const Json& tool : all)
-      if (tool.as_object().at("function").as_object().at("name").as_string() == wanted)
-        return {JsonArray{tool}, true, wanted};
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].as_object().at("function").as_object().at("name").as_string() == wanted)
+        return {JsonArray{all[i]}, true, wanted, i, ".parameters"};
     refuse_field("tool_choice", cat("tool_choice: there is no function ", wanted, " in tools"));
   }
   const std::string word = choice == nullptr     ? "auto"
@@ -145,7 +148,7 @@ ToolChoice read_tools(const Body& body) {
     refuse_field("tool_choice", cat("tool_choice: found ", to_json_text(*choice),
                                     "; expected auto, none, with tools required, or a function"));
   if (all.empty() || word == "none") return {};
-  return {.tools = std::move(all), .forced = word == "required"};
+  return {.tools = std::move(all), .forced = word == "required", .parameters = ".parameters"};
 }
 
 void refuse_unsupported(const Body& body) {
@@ -156,10 +159,41 @@ void refuse_unsupported(const Body& body) {
     refuse_field("background", "background: not supported; leave the connection open");
   if (body.text("truncation", "disabled") != "disabled")
     refuse_field("truncation", "truncation: nothing is cut silently; expected disabled");
+  if (body.has("conversation"))
+    refuse_field("conversation",
+                 "conversation: conversations are not stored; send the whole conversation as input");
+  if (body.has("prompt"))
+    refuse_field("prompt",
+                 "prompt: templates of prompts are not stored; send their text as instructions or input");
+}
+
+constexpr const char* kIncludeLogprobs = "message.output_text.logprobs";
+
+/// What may be added to an answer: log probabilities, and parts of items that no answer here has.
+void read_include(const Body& body, ResponsesRequest& request) {
+  constexpr std::string_view kNeverThere[] = {"reasoning.encrypted_content",  // thoughts are in plain text
+                                              "web_search_call.results",
+                                              "web_search_call.action.sources",
+                                              "file_search_call.results",
+                                              "code_interpreter_call.outputs",
+                                              "computer_call_output.output.image_url",
+                                              "message.input_image.image_url"};
+  const std::vector<std::string> values = body.texts("include");
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == kIncludeLogprobs)
+      request.logprobs = true;
+    else if (std::find(std::begin(kNeverThere), std::end(kNeverThere), values[i]) == std::end(kNeverThere))
+      refuse_field(cat("include[", i, "]"),
+                   cat("include[", i, "]: found ", values[i], "; expected ", kIncludeLogprobs));
+  }
+  request.num_top_logprobs = static_cast<int>(body.integer("top_logprobs", 0));
+  if (request.num_top_logprobs > 0 && !request.logprobs)
+    refuse_field("top_logprobs", cat("top_logprobs: needs include with ", kIncludeLogprobs));
+  if (request.logprobs) request.chat.generation.gen_config.logprobs = request.num_top_logprobs;
 }
 
 /// {"format": {"type": "json_schema", "name", "schema", "strict"}}: flat, where chat completions nest it.
-void read_text_format(const Body& body, GenerationConfig& config) {
+void read_text_format(const Body& body, GenerationRequest& generation) {
   const Json* text = body.find("text");
   const Json* format = text == nullptr ? nullptr : text->as_object().if_contains("format");
   if (format == nullptr || format->is_null()) return;
@@ -174,11 +208,11 @@ void read_text_format(const Body& body, GenerationConfig& config) {
     nested["type"] = "json_schema";
     nested["json_schema"] = std::move(schema);
   }
-  config.response_format = read_format(nested, "text.format");
+  generation.gen_config.response_format = read_format(nested, "text.format");
+  generation.schema_names.emplace_back("response_format.json_schema.schema", "text.format.schema");
 }
 
 JsonObject echo_of(const Body& body, const ResponsesRequest& request) {
-  const GenerationConfig& config = request.chat.generation.gen_config;
   const auto given = [&](const char* name, Json fallback) {
     return body.has(name) ? *body.find(name) : fallback;
   };
@@ -196,11 +230,12 @@ JsonObject echo_of(const Body& body, const ResponsesRequest& request) {
   echo["previous_response_id"] = nullptr;
   echo["reasoning"] = given("reasoning", reasoning);
   echo["store"] = false;
-  echo["temperature"] = config.temperature;
+  echo["temperature"] = given("temperature", 0.7);
   echo["text"] = std::move(text);
   echo["tool_choice"] = given("tool_choice", "auto");
   echo["tools"] = given("tools", JsonArray());
-  echo["top_p"] = config.top_p;
+  echo["top_logprobs"] = request.num_top_logprobs;
+  echo["top_p"] = given("top_p", 1.0);
   echo["truncation"] = "disabled";
   echo["user"] = given("user", nullptr);
   echo["metadata"] = given("metadata", JsonObject());
@@ -226,7 +261,12 @@ const Fields& responses_fields() {
       {"reasoning", FieldType::kObject, "{\"effort\": ...}, for the chat template"},
       {"text", FieldType::kObject, "{\"format\": {\"type\": ...}}: text, json_object or json_schema"},
       {"truncation", FieldType::kString, "disabled"},
+      {"include", FieldType::kStringOrArray,
+       "message.output_text.logprobs: log probabilities of the answer's tokens"},
+      {"top_logprobs", FieldType::kInteger, "Alternatives at each token, with include", false, 0, 20},
       {"previous_response_id", FieldType::kString, "Not supported"},
+      {"conversation", FieldType::kAny, "Not supported"},
+      {"prompt", FieldType::kAny, "Not supported"},
       {"background", FieldType::kBool, "Not supported", false, -kAny, kAny, false, "false"},
       {"store", FieldType::kBool, "Accepted: nothing is stored"},
       {"user_id", FieldType::kString, "Whose quota the request counts on, where the server has quotas"},
@@ -256,7 +296,9 @@ ResponsesRequest read_responses_request(const http::Request& http_request, const
   config.top_k = 40;
   config.max_new_tokens = body.integer("max_output_tokens");
   chat.stream = body.flag("stream", false);
-  read_text_format(body, config);
+  chat.generation.prompt_field = "input";
+  read_include(body, request);
+  read_text_format(body, chat.generation);
   set_tools(chat, read_tools(body), service);
   request.echo = echo_of(body, request);
   return request;

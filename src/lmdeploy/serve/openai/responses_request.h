@@ -7,6 +7,8 @@ namespace lmdeploy {
 
 struct ResponsesRequest {
   ChatRequest chat;
+  bool logprobs = false;  // of the answer's text
+  int num_top_logprobs = 0;
   JsonObject echo;  // what the answer repeats of the request: instructions, tools, temperature, ...
 };
 

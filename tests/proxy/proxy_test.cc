@@ -152,6 +152,50 @@ TEST(Proxy, NodesThatCannotBeAdded) {
   EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
 }
 
+TEST(Proxy, NodesWithoutUrl) {
+  Front front;
+  for (const char* path : {"/nodes/add", "/nodes/remove", "/nodes/terminate"})
+    for (const char* body : {"", " \n", "{}", "[]"}) {
+      const RawReply reply = front.connect().post(path, body);
+      EXPECT_EQ(reply.status, 400) << path;
+      EXPECT_NE(reply.body.find("\\\"url\\\" is missing"), std::string::npos) << path << ": " << reply.body;
+    }
+}
+
+/// A proxy whose node it is itself, asked for its models or not.
+TEST(Proxy, DoesNotTakeItselfForANode) {
+  FakeNode node({{"m"}});
+  Front front;
+  front.add(node);
+  const std::string own = cat("http://127.0.0.1:", front->port());
+  const std::string refusal = front.add(own);
+  EXPECT_NE(refusal.find("Failed to add, please check the input url: the url leads back to this proxy"),
+            std::string::npos)
+      << refusal;
+  EXPECT_EQ(front.status().as_object().size(), 1u);
+  EXPECT_EQ(front.add(own, R"({"models": ["m", "n"]})"), "\"Added successfully\"");  // nobody asks it
+  front.await_up(own, false);
+  EXPECT_EQ(send_many(front, 20, 2), 0);
+  const RawReply reply = front.connect().post(kChat, R"({"model": "n"})");
+  EXPECT_EQ(reply.status, 508);
+  EXPECT_NE(reply.body.find("loop: the request has come back to this proxy"), std::string::npos)
+      << reply.body;
+  front.expect_nothing_unfinished();
+}
+
+TEST(Proxy, TwoProxiesInACircleFindTheServerOrSayWhy) {
+  FakeNode node({{"m"}});
+  Front one(ProxyOptions{}), two(ProxyOptions{});
+  const auto url = [](Front& front) { return cat("http://127.0.0.1:", front->port()); };
+  EXPECT_EQ(one.add(url(two), R"({"models": ["m", "n"]})"), "\"Added successfully\"");
+  EXPECT_EQ(two.add(url(one), R"({"models": ["m", "n"]})"), "\"Added successfully\"");
+  two.add(node);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(one.connect().post(kChat, kBody).status, 200);
+  EXPECT_EQ(one.connect().post(kChat, R"({"model": "n"})").status, 508);
+  one.expect_nothing_unfinished();
+  two.expect_nothing_unfinished();
+}
+
 TEST(Proxy, ASilentNodeIsNotWaitedFor) {
   RawListener silent;
   ProxyOptions options = quick_probes();
@@ -176,10 +220,15 @@ TEST(Proxy, TerminateEndsTheNodes) {
   Front front;
   for (const FakeNode* node : {&one, &two, &three}) front.add(*node);
   const auto body = [](const FakeNode& node) { return "{\"url\": \"" + node.url() + "\"}"; };
-  EXPECT_EQ(front.connect().post("/nodes/terminate", body(one)).body, "\"Terminated successfully\"");
-  EXPECT_EQ(front.connect().post("/nodes/terminate", body(one)).body, "\"Failed to terminate node URL\"");
+  const auto expect = [](const RawReply& reply, int status, const char* words) {
+    EXPECT_EQ(reply.status, status) << reply.body;
+    EXPECT_EQ(reply.body, words);
+  };
+  expect(front.connect().post("/nodes/terminate", body(one)), 200, "\"Terminated successfully\"");
+  expect(front.connect().post("/nodes/terminate", body(one)), 404, "\"Failed to terminate node URL\"");
   two.set_status(400);  // does not allow it
-  EXPECT_EQ(front.connect().get("/nodes/terminate_all").body, "\"Failed to terminate all nodes\"");
+  expect(front.connect().post("/nodes/terminate", body(two)), 502, "\"Failed to terminate node URL\"");
+  expect(front.connect().get("/nodes/terminate_all"), 502, "\"Failed to terminate all nodes\"");
   two.set_status(200);
   EXPECT_EQ(front.connect().get("/nodes/terminate_all").body, "\"All nodes terminated successfully\"");
   for (const FakeNode* node : {&one, &three}) EXPECT_EQ(node->num_terminated(), 1);
@@ -431,7 +480,7 @@ TEST(Proxy, PassesOnWhateverHasNoStateAtANode) {
   Front front;
   front.add(node);
   for (const char* path : {"/v1/chat/completions_qos", "/v1/completions_qos", "/v1/embeddings", "/v1/encode",
-                           "/generate", "/get_ppl", "/pooling"}) {
+                           "/v1/decode", "/v1/render", "/generate", "/get_ppl", "/pooling"}) {
     EXPECT_EQ(front.connect().post(path, kBody).status, 200) << path;
     EXPECT_EQ(node.last_request().url.path, path);
   }
@@ -490,13 +539,18 @@ TEST(Proxy, F69_F73_BadRequests) {
     EXPECT_EQ(reply.status, 400) << body;
     EXPECT_EQ(parse_json(reply.body, "body").at("error").at("type"), "invalid_request_error");
   }
-  for (const char* body : {R"({"model": "wrong"})", R"({"messages": "hi"})"}) {
-    const RawReply reply = front.connect().post(kChat, body);
-    EXPECT_EQ(reply.status, 404);
-    const Json json = parse_json(reply.body, "body");
-    EXPECT_EQ(json.at("error").at("code"), "model_not_found");
-    EXPECT_EQ(json.at("code"), 404);
-    EXPECT_NE(reply.body.find("does not exist. The nodes serve: m, n"), std::string::npos) << reply.body;
+  const RawReply wrong_model = front.connect().post(kChat, R"({"model": "wrong"})");
+  EXPECT_EQ(wrong_model.status, 404);
+  const Json json = parse_json(wrong_model.body, "body");
+  EXPECT_EQ(json.at("error").at("code"), "model_not_found");
+  EXPECT_EQ(json.at("code"), 404);
+  EXPECT_NE(wrong_model.body.find("does not exist. The nodes serve: m, n"), std::string::npos)
+      << wrong_model.body;
+  for (const char* body : {R"({"messages": "hi"})", R"({"model": null})", R"({"model": ""})"}) {
+    const RawReply no_model = front.connect().post(kChat, body);
+    EXPECT_EQ(no_model.status, 400) << body;
+    EXPECT_NE(no_model.body.find("\"model\\\" is missing"), std::string::npos) << no_model.body;
+    EXPECT_NE(no_model.body.find("the nodes serve: m, n"), std::string::npos) << no_model.body;
   }
   const RawReply wrong_method = front.connect().get(kChat);
   EXPECT_EQ(wrong_method.status, 405);

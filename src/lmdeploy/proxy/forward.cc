@@ -68,7 +68,7 @@ class Forwarding {
     const http::Request& request = exchange.request();
     request_.method = request.method;
     request_.target = request.target;
-    request_.headers = headers_to_node(request, context.tls);
+    request_.headers = headers_to_node(request, context.tls, context.name);
     request_.body = request.body;
   }
 
@@ -101,7 +101,7 @@ class Forwarding {
     if (exchange_.client_gone()) throw http::ClientGone();
     if (exchange_.server_ends() && !failure.empty()) throw http::ServerEnds();
     if (!failure.empty()) co_return note_failure(dispatch, call, failure);
-    if (call.status() == 503) {
+    if (call.status() == 503 || call.status() == 508) {
       busy_ = head_of(call);
       busy_->body = begin;
       if (!more) co_return false;
@@ -198,7 +198,7 @@ class Forwarding {
   std::set<uint64_t> tried_;
   int num_broken_ = 0;
   bool too_slow_ = false;
-  std::optional<Response> busy_;  // the last node's 503
+  std::optional<Response> busy_;  // the last node's 503 or 508
 };
 
 std::string joined(const std::set<std::string>& names) {
@@ -220,6 +220,11 @@ Task<> forward(Exchange& exchange, ForwardContext& context) {
   if (inquiry.model.empty() && models.size() == 1) inquiry.model = *models.begin();
   if (models.empty()) {
     co_await exchange.respond(node_error_reply(503, 10402, "no node has been added yet"));
+    co_return;
+  }
+  if (inquiry.model.empty()) {
+    co_await exchange.respond(
+        error_reply(400, cat("\"model\" is missing; the nodes serve: ", joined(models))));
     co_return;
   }
   if (models.count(inquiry.model) == 0) {

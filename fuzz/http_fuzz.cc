@@ -74,7 +74,7 @@ http::Server& server() {
           response.body = exchange.request().body + exchange.request().url.path;
           co_await exchange.respond(std::move(response));
         },
-        [](int status, const std::string& message) {
+        [](const http::Request&, int status, const std::string& message) {
           http::Response response;
           response.status = status;
           response.body = message;

@@ -33,7 +33,7 @@ Response text(std::string body) {
   return response;
 }
 
-Response error_response(int status, const std::string& message) {
+Response error_response(const Request&, int status, const std::string& message) {
   Response response = text("error: " + message);
   response.status = status;
   return response;
@@ -155,7 +155,7 @@ Task<> TestServer::handle(Exchange& exchange) {
     co_await exchange.offload([] { throw std::runtime_error("the work broke"); });
   if (path == "/inject") co_await exchange.respond(inject());
   if (!exchange.answered() && path == "/missing")
-    co_await exchange.respond(error_response(404, "no such path"));
+    co_await exchange.respond(error_response(exchange.request(), 404, "no such path"));
 }
 
 }  // namespace lmdeploy::testing

@@ -69,6 +69,31 @@ TEST(ApiServer, KeysProtectAllButOpenRoutes) {
   EXPECT_TRUE(refused.headers.contains("www-authenticate"));
 }
 
+/// Also of what no route sees: keys, methods, paths, sizes.
+TEST(ApiServer, AnthropicsPathsHaveAnthropicsErrors) {
+  ScriptOptions options;
+  options.service.api_keys = {"k"};
+  options.http.max_body_bytes = 100;
+  ScriptedServer server(options);
+  const std::string key = "x-api-key: k\r\n";
+  const auto expect = [](const RawReply& reply, int status, const char* type) {
+    EXPECT_EQ(reply.status, status) << reply.body;
+    const JsonObject body = parse_json(reply.body, "answer").as_object();
+    EXPECT_EQ(body.at("type"), "error") << reply.body;
+    EXPECT_EQ(body.at("error").as_object().at("type"), type) << reply.body;
+    EXPECT_EQ(body.size(), 2U) << reply.body;
+  };
+  for (const char* path : {"/v1/messages", "/v1/messages/count_tokens", "/v1/messages?beta=true"})
+    expect(server.post(path, "{}"), 401, "authentication_error");
+  expect(server.get("/anthropic/v1/models"), 401, "authentication_error");
+  expect(server.get("/v1/messages", key), 405, "invalid_request_error");
+  expect(server.post("/v1/messages/batches", "{}", key), 404, "not_found_error");
+  expect(server.get("/anthropic/v1/nothing", key), 404, "not_found_error");
+  expect(server.post("/v1/messages", std::string(101, ' '), key), 413, "request_too_large");
+  expect(server.post("/v1/messages", "{}", key), 400, "invalid_request_error");
+  EXPECT_NE(server.get("/v1/nothing", key).body.find("\"param\""), std::string::npos) << "OpenAI's elsewhere";
+}
+
 TEST(ApiServer, ClientsThatGoAwayFreeTheirPlace) {
   // Its answer would take two minutes.
   ScriptedServer server({.answer = "endless ",

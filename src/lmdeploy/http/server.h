@@ -46,7 +46,8 @@ struct ServerOptions {
 };
 
 /// Errors that no handler sees (malformed head, too large a body, a handler that threw) are answered by this.
-using ErrorResponse = std::function<Response(int status, const std::string& message)>;
+/// Of the request there is what had been read.
+using ErrorResponse = std::function<Response(const Request& request, int status, const std::string& message)>;
 
 /// Called for each request. What it throws becomes a 500 through ErrorResponse, Error(kInvalidData) a 400; a
 /// handler that returns without an answer is a 500 too. When the answer had begun, the connection is closed.

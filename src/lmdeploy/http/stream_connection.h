@@ -277,7 +277,7 @@ class StreamConnection final : public Connection,
       co_return;  // the connection broke
     }
     deadline_.stop();
-    co_await respond(context_.error_response(status, message));
+    co_await respond(context_.error_response(request_, status, message));
     log_access();
   }
 
@@ -345,7 +345,7 @@ class StreamConnection final : public Connection,
       co_return;
     }
     try {
-      co_await respond(context_.error_response(failure.status, failure.message));
+      co_await respond(context_.error_response(request_, failure.status, failure.message));
     } catch (const ClientGone&) {
       keep_alive_ = false;
     }

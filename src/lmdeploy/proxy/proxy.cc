@@ -38,7 +38,8 @@ class Proxy::Impl {
     probes_.emplace(table_, options_.client, options_.probes, forward_.name, [this] { client_.close_old(); });
     server_.emplace(
         options_.server, [this](Exchange& exchange) { return handle(exchange); },
-        [](int status, const std::string& message) { return error_reply(status, message); }, log_access);
+        [](const Request&, int status, const std::string& message) { return error_reply(status, message); },
+        log_access);
   }
   ~Impl() { stop(); }
 

@@ -1,5 +1,6 @@
 #include "lmdeploy/serve/api_error.h"
 
+#include "lmdeploy/http/error_format.h"
 #include "lmdeploy/http/exchange.h"
 
 namespace lmdeploy {
@@ -36,6 +37,18 @@ std::string error_type(int status) {
   if (status == 401) return "authentication_error";
   if (status == 404) return "not_found_error";
   return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+JsonObject openai_error(const ApiErrorInfo& info) {
+  JsonObject body;
+  JsonObject error = error_object(info);
+  body["object"] = "error";
+  body["message"] = info.message;
+  body["type"] = error["type"];
+  body["param"] = error["param"];
+  body["code"] = info.status;
+  body["error"] = std::move(error);
+  return body;
 }
 
 constexpr std::string_view kFieldPrefix = "gen_config.";
@@ -105,18 +118,12 @@ JsonObject error_object(const ApiErrorInfo& info) {
   return error;
 }
 
-http::Response error_response(const ApiErrorInfo& info) {
-  JsonObject body;
-  JsonObject error = error_object(info);
-  body["object"] = "error";
-  body["message"] = info.message;
-  body["type"] = error["type"];
-  body["param"] = error["param"];
-  body["code"] = info.status;
-  body["error"] = std::move(error);
+http::Response error_response(const http::Request& request, const ApiErrorInfo& info) {
   http::Response response;
   response.status = info.status;
-  response.body = to_json_text(body);
+  response.body = to_json_text(http::error_format(request) == http::ErrorFormat::kAnthropic
+                                   ? http::anthropic_error(info.status, info.message)
+                                   : openai_error(info));
   if (info.status == 401) response.headers.add("WWW-Authenticate", "Bearer");
   if (!info.allow.empty()) response.headers.add("Allow", info.allow);
   if (info.retry_after_s > 0) response.headers.add("Retry-After", std::to_string(info.retry_after_s));

@@ -1,4 +1,5 @@
-// What a client is told when its request fails: OpenAI's nested object, and LMDeploy's flat keys beside it.
+// What a client is told when its request fails: OpenAI's nested object, and LMDeploy's flat keys beside it;
+// Anthropic's clients get their own (http/error_format.h).
 #pragma once
 
 #include <stdexcept>
@@ -39,7 +40,8 @@ ApiErrorInfo server_ends(const http::ServerEnds& ends);
 ApiErrorInfo current_api_error();
 
 JsonObject error_object(const ApiErrorInfo& info);
-/// {"error": {...}, "object": "error", "message", "code", ...}
-http::Response error_response(const ApiErrorInfo& info);
+/// {"error": {...}, "object": "error", "message", "code", ...}, or what Anthropic's clients understand where
+/// the request's path is one of theirs.
+http::Response error_response(const http::Request& request, const ApiErrorInfo& info);
 
 }  // namespace lmdeploy

@@ -44,8 +44,8 @@ ApiServer::ApiServer(http::ServerOptions http_options, ServiceOptions options)
   service_.set_connection_count([this] { return server_ == nullptr ? 0 : server_->counts().connections; });
   server_ = std::make_unique<http::Server>(
       std::move(http_options), [this](http::Exchange& exchange) { return handle(exchange); },
-      [](int status, const std::string& message) {
-        return error_response({status, message, {}, {}});
+      [](const http::Request& request, int status, const std::string& message) {
+        return error_response(request, {status, message, {}, {}});
       },
       log_access);
 }
@@ -66,7 +66,7 @@ http::Task<> ApiServer::handle(http::Exchange& exchange) {
   if (failure->status == 500)
     LMD_LOG(kError, exchange.request().method, " ", exchange.request().url.path, " (", exchange.request().id,
             "): ", failure->message);
-  co_await exchange.respond(error_response(*failure));
+  co_await exchange.respond(error_response(exchange.request(), *failure));
 }
 
 http::Task<> ApiServer::dispatch(http::Exchange& exchange) {

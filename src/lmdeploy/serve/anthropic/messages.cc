@@ -1,4 +1,5 @@
 // POST /v1/messages, /v1/messages/count_tokens; GET /anthropic/v1/models: Anthropic's protocol.
+#include "lmdeploy/http/error_format.h"
 #include "lmdeploy/http/request_id.h"
 #include "lmdeploy/serve/anthropic/messages_request.h"
 #include "lmdeploy/serve/json_answer.h"
@@ -12,19 +13,6 @@ JsonObject typed(const char* type) {
   JsonObject object;
   object["type"] = type;
   return object;
-}
-
-/// {"type": "error", "error": {"type", "message"}}
-JsonObject anthropic_error(const ApiErrorInfo& info) {
-  JsonObject error = typed(info.status == 401   ? "authentication_error"
-                           : info.status == 404 ? "not_found_error"
-                           : info.status == 503 ? "overloaded_error"
-                           : info.status < 500  ? "invalid_request_error"
-                                                : "api_error");
-  error["message"] = info.message;
-  JsonObject body = typed("error");
-  body["error"] = std::move(error);
-  return body;
 }
 
 Json usage_of(const AnswerCounts& counts) {
@@ -241,14 +229,18 @@ http::Task<> stream_messages(http::Exchange& exchange, const MessagesRequest& re
   co_await answers.wait_for_first(kFirstPiecePatience);
   co_await exchange.begin_stream(sse_head());
   while (std::optional<AnswerPiece> piece = co_await answers.next()) {
-    const std::string bytes = piece->error ? event(anthropic_error(*piece->error)) : stream.events(*piece);
+    const std::string bytes = piece->error
+                                  ? event(http::anthropic_error(piece->error->status, piece->error->message))
+                                  : stream.events(*piece);
     co_await exchange.write(bytes);
     if (piece->error) break;
   }
   co_await exchange.finish();
 }
 
-http::Task<> run_messages(Service& service, http::Exchange& exchange) {
+}  // namespace
+
+http::Task<> messages(Service& service, http::Exchange& exchange) {
   MessagesRequest request = read_messages_request(exchange.request(), service, /*counting=*/false);
   encode_prompt(request.chat, *service.pipeline());
   Generation generation = co_await start_generation(service, exchange, std::move(request.chat.generation));
@@ -269,38 +261,12 @@ http::Task<> run_messages(Service& service, http::Exchange& exchange) {
   co_await exchange.respond(json_response(message));
 }
 
-http::Response anthropic_error_response(const ApiErrorInfo& info) {
-  http::Response response = error_response(info);
-  response.body = to_json_text(anthropic_error(info));
-  return response;
-}
-
-}  // namespace
-
-http::Task<> messages(Service& service, http::Exchange& exchange) {
-  std::optional<ApiErrorInfo> failure;
-  try {
-    co_await run_messages(service, exchange);
-  } catch (const http::ClientGone&) {
-    throw;
-  } catch (...) {
-    failure = current_api_error();
-  }
-  if (!failure) co_return;
-  if (exchange.answered()) throw ApiError(*failure);
-  co_await exchange.respond(anthropic_error_response(*failure));
-}
-
 http::Response count_tokens(Service& service, const http::Request& http_request) {
-  try {
-    MessagesRequest request = read_messages_request(http_request, service, /*counting=*/true);
-    encode_prompt(request.chat, *service.pipeline());
-    JsonObject body;
-    body["input_tokens"] = request.chat.generation.prompts.at(0).size();
-    return json_response(body);
-  } catch (...) {
-    return anthropic_error_response(current_api_error());
-  }
+  MessagesRequest request = read_messages_request(http_request, service, /*counting=*/true);
+  encode_prompt(request.chat, *service.pipeline());
+  JsonObject body;
+  body["input_tokens"] = request.chat.generation.prompts.at(0).size();
+  return json_response(body);
 }
 
 http::Response list_anthropic_models(Service& service, const http::Request&) {

@@ -418,11 +418,91 @@ TEST(Proxy, AStreamThatBreaksSaysSo) {
   node.break_after(2);
   const RawReply reply = front.connect().post(kChat, kStream);
   EXPECT_EQ(reply.status, 200);
-  const std::string begin = FakeNode::chunk(0) + FakeNode::chunk(1) + "data: {\"error\":";
-  EXPECT_EQ(reply.body.substr(0, begin.size()), begin);
-  EXPECT_NE(reply.body.find("\"error_code\":10402"), std::string::npos) << reply.body;
-  EXPECT_EQ(reply.body.substr(reply.body.size() - 2), "\n\n");
+  EXPECT_EQ(reply.body,
+            FakeNode::chunk(0) + FakeNode::chunk(1) +
+                R"(data: {"error":{"message":"the node broke off its answer","type":"server_error",)"
+                R"("param":null,"code":"engine_unavailable"},"error_code":10402,)"
+                R"("text":"Failed to get response after a period of time"})"
+                "\n\ndata: [DONE]\n\n");
   front.expect_nothing_unfinished();
+}
+
+/// What a client gets of a stream at `path` whose node sends `events` and is gone.
+std::string broken_stream(const std::string& path, const std::string& events) {
+  RawListener node;
+  Front front(ProxyOptions{});
+  std::atomic<bool> done = false;
+  std::thread thread([&] {
+    while (!done) {
+      RawClient connection = node.accept();
+      if (done) break;
+      if (connection.read_head().rfind("POST", 0) != 0) continue;  // a probe
+      char size[16];
+      std::snprintf(size, sizeof size, "%zx\r\n", events.size());
+      connection.send(
+          cat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
+              "chunked\r\n\r\n",
+              size, events, "\r\n"));
+    }
+  });
+  EXPECT_EQ(front.add(node.url(), R"({"models": ["m"]})"), "\"Added successfully\"");
+  const RawReply reply = front.connect().post(path, kStream);
+  EXPECT_EQ(reply.status, 200);
+  done = true;
+  RawClient wake(node.port());
+  thread.join();
+  return reply.body;
+}
+
+TEST(Proxy, ABrokenStreamEndsInTheWordsOfItsProtocol) {
+  const std::string start = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n";
+  EXPECT_EQ(broken_stream("/v1/messages?beta=true", start),
+            start +
+                "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":"
+                "\"the node broke off its answer\"}}\n\n");
+  const std::string created =
+      "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":"
+      "{\"id\":\"resp_1\",\"status\":\"in_progress\",\"error\":null,\"output\":[]}}\n\n"
+      "event: response.in_progress\ndata: {\"type\":\"response.in_progress\",\"sequence_number\":1}\n\n";
+  const std::string failed =
+      "\"response\":{\"id\":\"resp_1\",\"status\":\"failed\",\"error\":{\"code\":\"server_error\","
+      "\"message\":\"the node broke off its answer\"},\"output\":[]}}\n\n";
+  const std::string type = "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":";
+  EXPECT_EQ(broken_stream("/v1/responses", created), created + type + "2," + failed);
+  const std::string cut = created + "event: response.output_te";
+  EXPECT_EQ(broken_stream("/v1/responses", cut), cut + "\n\n" + type + "3," + failed);
+  const std::string odd = broken_stream("/v1/responses", "data: 3\n\n");
+  EXPECT_NE(odd.find("{\"error\":{\"message\":\"the node broke off"), std::string::npos) << odd;
+}
+
+/// What the proxy says itself has the format of the path that was asked.
+TEST(Proxy, AnthropicsPathsHaveAnthropicsErrors) {
+  FakeNode node({{"m", "n"}});
+  ProxyOptions options = quick_probes();
+  options.api_keys = {"k"};
+  options.server.max_body_bytes = 1000;
+  Front front(options);
+  const std::string key = "x-api-key: k\r\n";
+  const auto expect = [&](const std::string& body, const std::string& headers, int status, const char* type) {
+    for (const char* path : {"/v1/messages", "/v1/messages/count_tokens"}) {
+      const RawReply reply = front.connect().post(path, body, headers);
+      EXPECT_EQ(reply.status, status) << reply.body;
+      const JsonObject json = parse_json(reply.body, "body").as_object();
+      EXPECT_EQ(json.size(), 2u) << reply.body;
+      EXPECT_EQ(json.at("type"), "error");
+      EXPECT_EQ(json.at("error").at("type"), type) << reply.body;
+      EXPECT_EQ(reply.headers.count("retry-after"), status == 503 ? 1u : 0u);
+    }
+  };
+  expect(kBody, "", 401, "authentication_error");
+  expect(kBody, key, 503, "overloaded_error");  // no node yet
+  front->nodes().add(node.url(), {{"m", "n"}, 0, {}, {}, "Hybrid"});
+  expect("{\"model\":", key, 400, "invalid_request_error");
+  expect("{}", key, 400, "invalid_request_error");
+  expect(R"({"model": "wrong"})", key, 404, "not_found_error");
+  expect(std::string(1001, ' '), key, 413, "request_too_large");
+  node.kill();
+  expect(kBody, key, 503, "overloaded_error");
 }
 
 TEST(Proxy, BusyNodesAreReplacedToo) {
@@ -543,6 +623,7 @@ TEST(Proxy, F69_F73_BadRequests) {
   EXPECT_EQ(wrong_model.status, 404);
   const Json json = parse_json(wrong_model.body, "body");
   EXPECT_EQ(json.at("error").at("code"), "model_not_found");
+  EXPECT_EQ(json.at("error").at("type"), "not_found_error");
   EXPECT_EQ(json.at("code"), 404);
   EXPECT_NE(wrong_model.body.find("does not exist. The nodes serve: m, n"), std::string::npos)
       << wrong_model.body;
@@ -578,6 +659,7 @@ TEST(Proxy, F70_KeysProtectAllRoutes) {
     EXPECT_EQ(reply.status, 401) << path;
     EXPECT_EQ(reply.headers.at("www-authenticate"), "Bearer");
     EXPECT_EQ(parse_json(reply.body, "body").at("error").at("code"), "invalid_api_key");
+    EXPECT_EQ(parse_json(reply.body, "body").at("error").at("type"), "authentication_error");
     EXPECT_EQ(front.connect().get(path, "Authorization: Bearer wrong\r\n").status, 401);
   }
   for (const char* path : {"/nodes/add", "/nodes/remove", "/nodes/terminate", kChat})

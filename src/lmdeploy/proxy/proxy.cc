@@ -38,7 +38,9 @@ class Proxy::Impl {
     probes_.emplace(table_, options_.client, options_.probes, forward_.name, [this] { client_.close_old(); });
     server_.emplace(
         options_.server, [this](Exchange& exchange) { return handle(exchange); },
-        [](const Request&, int status, const std::string& message) { return error_reply(status, message); },
+        [](const http::Request& request, int status, const std::string& message) {
+          return error_reply(request, status, message);
+        },
         log_access);
   }
   ~Impl() { stop(); }
@@ -58,7 +60,7 @@ class Proxy::Impl {
     const http::Request& request = exchange.request();
     if (has_passed(request.headers, forward_.name)) {
       co_await exchange.respond(
-          error_reply(508,
+          error_reply(request, 508,
                       "loop: the request has come back to this proxy; one of the urls in /nodes/status "
                       "leads here"));
       co_return;
@@ -69,12 +71,11 @@ class Proxy::Impl {
         options_.api_keys.empty() || (route != nullptr && route->open) || request.method == "OPTIONS";
     http::Response refusal;
     if (!open && !has_key(request.headers, options_.api_keys)) {
-      refusal = error_reply(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key");
-      refusal.headers.set("WWW-Authenticate", "Bearer");
+      refusal = error_reply(request, 401, "a valid API key is needed: Authorization: Bearer KEY");
     } else if (route == nullptr && allowed.empty()) {
-      refusal = error_reply(404, cat("there is no ", request.url.path, " here"));
+      refusal = error_reply(request, 404, cat("there is no ", request.url.path, " here"));
     } else if (route == nullptr) {
-      refusal = error_reply(405, cat(request.url.path, " does not take ", request.method));
+      refusal = error_reply(request, 405, cat(request.url.path, " does not take ", request.method));
       refusal.headers.set("Allow", allowed);
     }
     if (route == nullptr || refusal.status != 200)

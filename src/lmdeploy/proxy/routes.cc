@@ -232,8 +232,9 @@ Task<> metrics(Exchange& exchange, RouteContext& context) {
 }
 
 Task<> not_split(Exchange& exchange, RouteContext&) {
-  co_await exchange.respond(error_reply(
-      501, "prefill and decode on separate nodes are not supported: nodes are of the role Hybrid"));
+  co_await exchange.respond(
+      error_reply(exchange.request(), 501,
+                  "prefill and decode on separate nodes are not supported: nodes are of the role Hybrid"));
 }
 
 Task<> openapi(Exchange& exchange, RouteContext&);

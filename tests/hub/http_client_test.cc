@@ -34,7 +34,7 @@ class HttpClientTest : public HubTest {
     return "";
   }
 
-  HttpClient client_{config_.patience, {}};
+  HttpClient client_{config_.patience, {}, {}};
   std::string body_;
 };
 
@@ -103,7 +103,7 @@ TEST_F(HttpClientTest, WhatTheSinkAndThePollThrowComesOut) {
   EXPECT_THROW(client_.send({.url = server.url()},
                             [](const HttpReply&, std::string_view) { throw Error(ErrorCode::kIo, "full"); }),
                Error);
-  HttpClient polled(config_.patience, [] { throw Error(ErrorCode::kClosed, "stop"); });
+  HttpClient polled(config_.patience, {}, [] { throw Error(ErrorCode::kClosed, "stop"); });
   EXPECT_THROW(polled.send({.url = server.url()}), Error);
   EXPECT_EQ(client_.send({.url = server.url()}).status, 200);  // goes on working
 }

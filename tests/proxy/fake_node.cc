@@ -28,7 +28,7 @@ void FakeNode::start(int port) {
   options.num_threads = 1;
   server_ = std::make_unique<http::Server>(
       options, [this](Exchange& exchange) { return handle(exchange); },
-      [](int status, const std::string& message) { return reply(message, status); });
+      [](const http::Request&, int status, const std::string& message) { return reply(message, status); });
   port_ = server_->port();
 }
 

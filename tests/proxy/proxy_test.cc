@@ -152,6 +152,50 @@ TEST(Proxy, NodesThatCannotBeAdded) {
   EXPECT_EQ(front.connect().get("/nodes/status").body, "{}");
 }
 
+TEST(Proxy, NodesWithoutUrl) {
+  Front front;
+  for (const char* path : {"/nodes/add", "/nodes/remove", "/nodes/terminate"})
+    for (const char* body : {"", " \n", "{}", "[]"}) {
+      const RawReply reply = front.connect().post(path, body);
+      EXPECT_EQ(reply.status, 400) << path;
+      EXPECT_NE(reply.body.find("\\\"url\\\" is missing"), std::string::npos) << path << ": " << reply.body;
+    }
+}
+
+/// A proxy whose node it is itself, asked for its models or not.
+TEST(Proxy, DoesNotTakeItselfForANode) {
+  FakeNode node({{"m"}});
+  Front front;
+  front.add(node);
+  const std::string own = cat("http://127.0.0.1:", front->port());
+  const std::string refusal = front.add(own);
+  EXPECT_NE(refusal.find("Failed to add, please check the input url: the url leads back to this proxy"),
+            std::string::npos)
+      << refusal;
+  EXPECT_EQ(front.status().as_object().size(), 1u);
+  EXPECT_EQ(front.add(own, R"({"models": ["m", "n"]})"), "\"Added successfully\"");  // nobody asks it
+  front.await_up(own, false);
+  EXPECT_EQ(send_many(front, 20, 2), 0);
+  const RawReply reply = front.connect().post(kChat, R"({"model": "n"})");
+  EXPECT_EQ(reply.status, 508);
+  EXPECT_NE(reply.body.find("loop: the request has come back to this proxy"), std::string::npos)
+      << reply.body;
+  front.expect_nothing_unfinished();
+}
+
+TEST(Proxy, TwoProxiesInACircleFindTheServerOrSayWhy) {
+  FakeNode node({{"m"}});
+  Front one(ProxyOptions{}), two(ProxyOptions{});
+  const auto url = [](Front& front) { return cat("http://127.0.0.1:", front->port()); };
+  EXPECT_EQ(one.add(url(two), R"({"models": ["m", "n"]})"), "\"Added successfully\"");
+  EXPECT_EQ(two.add(url(one), R"({"models": ["m", "n"]})"), "\"Added successfully\"");
+  two.add(node);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(one.connect().post(kChat, kBody).status, 200);
+  EXPECT_EQ(one.connect().post(kChat, R"({"model": "n"})").status, 508);
+  one.expect_nothing_unfinished();
+  two.expect_nothing_unfinished();
+}
+
 TEST(Proxy, ASilentNodeIsNotWaitedFor) {
   RawListener silent;
   ProxyOptions options = quick_probes();
@@ -176,10 +220,15 @@ TEST(Proxy, TerminateEndsTheNodes) {
   Front front;
   for (const FakeNode* node : {&one, &two, &three}) front.add(*node);
   const auto body = [](const FakeNode& node) { return "{\"url\": \"" + node.url() + "\"}"; };
-  EXPECT_EQ(front.connect().post("/nodes/terminate", body(one)).body, "\"Terminated successfully\"");
-  EXPECT_EQ(front.connect().post("/nodes/terminate", body(one)).body, "\"Failed to terminate node URL\"");
+  const auto expect = [](const RawReply& reply, int status, const char* words) {
+    EXPECT_EQ(reply.status, status) << reply.body;
+    EXPECT_EQ(reply.body, words);
+  };
+  expect(front.connect().post("/nodes/terminate", body(one)), 200, "\"Terminated successfully\"");
+  expect(front.connect().post("/nodes/terminate", body(one)), 404, "\"Failed to terminate node URL\"");
   two.set_status(400);  // does not allow it
-  EXPECT_EQ(front.connect().get("/nodes/terminate_all").body, "\"Failed to terminate all nodes\"");
+  expect(front.connect().post("/nodes/terminate", body(two)), 502, "\"Failed to terminate node URL\"");
+  expect(front.connect().get("/nodes/terminate_all"), 502, "\"Failed to terminate all nodes\"");
   two.set_status(200);
   EXPECT_EQ(front.connect().get("/nodes/terminate_all").body, "\"All nodes terminated successfully\"");
   for (const FakeNode* node : {&one, &three}) EXPECT_EQ(node->num_terminated(), 1);
@@ -369,11 +418,91 @@ TEST(Proxy, AStreamThatBreaksSaysSo) {
   node.break_after(2);
   const RawReply reply = front.connect().post(kChat, kStream);
   EXPECT_EQ(reply.status, 200);
-  const std::string begin = FakeNode::chunk(0) + FakeNode::chunk(1) + "data: {\"error\":";
-  EXPECT_EQ(reply.body.substr(0, begin.size()), begin);
-  EXPECT_NE(reply.body.find("\"error_code\":10402"), std::string::npos) << reply.body;
-  EXPECT_EQ(reply.body.substr(reply.body.size() - 2), "\n\n");
+  EXPECT_EQ(reply.body,
+            FakeNode::chunk(0) + FakeNode::chunk(1) +
+                R"(data: {"error":{"message":"the node broke off its answer","type":"server_error",)"
+                R"("param":null,"code":"engine_unavailable"},"error_code":10402,)"
+                R"("text":"Failed to get response after a period of time"})"
+                "\n\ndata: [DONE]\n\n");
   front.expect_nothing_unfinished();
+}
+
+/// What a client gets of a stream at `path` whose node sends `events` and is gone.
+std::string broken_stream(const std::string& path, const std::string& events) {
+  RawListener node;
+  Front front(ProxyOptions{});
+  std::atomic<bool> done = false;
+  std::thread thread([&] {
+    while (!done) {
+      RawClient connection = node.accept();
+      if (done) break;
+      if (connection.read_head().rfind("POST", 0) != 0) continue;  // a probe
+      char size[16];
+      std::snprintf(size, sizeof size, "%zx\r\n", events.size());
+      connection.send(
+          cat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
+              "chunked\r\n\r\n",
+              size, events, "\r\n"));
+    }
+  });
+  EXPECT_EQ(front.add(node.url(), R"({"models": ["m"]})"), "\"Added successfully\"");
+  const RawReply reply = front.connect().post(path, kStream);
+  EXPECT_EQ(reply.status, 200);
+  done = true;
+  RawClient wake(node.port());
+  thread.join();
+  return reply.body;
+}
+
+TEST(Proxy, ABrokenStreamEndsInTheWordsOfItsProtocol) {
+  const std::string start = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n";
+  EXPECT_EQ(broken_stream("/v1/messages?beta=true", start),
+            start +
+                "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":"
+                "\"the node broke off its answer\"}}\n\n");
+  const std::string created =
+      "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":"
+      "{\"id\":\"resp_1\",\"status\":\"in_progress\",\"error\":null,\"output\":[]}}\n\n"
+      "event: response.in_progress\ndata: {\"type\":\"response.in_progress\",\"sequence_number\":1}\n\n";
+  const std::string failed =
+      "\"response\":{\"id\":\"resp_1\",\"status\":\"failed\",\"error\":{\"code\":\"server_error\","
+      "\"message\":\"the node broke off its answer\"},\"output\":[]}}\n\n";
+  const std::string type = "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":";
+  EXPECT_EQ(broken_stream("/v1/responses", created), created + type + "2," + failed);
+  const std::string cut = created + "event: response.output_te";
+  EXPECT_EQ(broken_stream("/v1/responses", cut), cut + "\n\n" + type + "3," + failed);
+  const std::string odd = broken_stream("/v1/responses", "data: 3\n\n");
+  EXPECT_NE(odd.find("{\"error\":{\"message\":\"the node broke off"), std::string::npos) << odd;
+}
+
+/// What the proxy says itself has the format of the path that was asked.
+TEST(Proxy, AnthropicsPathsHaveAnthropicsErrors) {
+  FakeNode node({{"m", "n"}});
+  ProxyOptions options = quick_probes();
+  options.api_keys = {"k"};
+  options.server.max_body_bytes = 1000;
+  Front front(options);
+  const std::string key = "x-api-key: k\r\n";
+  const auto expect = [&](const std::string& body, const std::string& headers, int status, const char* type) {
+    for (const char* path : {"/v1/messages", "/v1/messages/count_tokens"}) {
+      const RawReply reply = front.connect().post(path, body, headers);
+      EXPECT_EQ(reply.status, status) << reply.body;
+      const JsonObject json = parse_json(reply.body, "body").as_object();
+      EXPECT_EQ(json.size(), 2u) << reply.body;
+      EXPECT_EQ(json.at("type"), "error");
+      EXPECT_EQ(json.at("error").at("type"), type) << reply.body;
+      EXPECT_EQ(reply.headers.count("retry-after"), status == 503 ? 1u : 0u);
+    }
+  };
+  expect(kBody, "", 401, "authentication_error");
+  expect(kBody, key, 503, "overloaded_error");  // no node yet
+  front->nodes().add(node.url(), {{"m", "n"}, 0, {}, {}, "Hybrid"});
+  expect("{\"model\":", key, 400, "invalid_request_error");
+  expect("{}", key, 400, "invalid_request_error");
+  expect(R"({"model": "wrong"})", key, 404, "not_found_error");
+  expect(std::string(1001, ' '), key, 413, "request_too_large");
+  node.kill();
+  expect(kBody, key, 503, "overloaded_error");
 }
 
 TEST(Proxy, BusyNodesAreReplacedToo) {
@@ -431,7 +560,7 @@ TEST(Proxy, PassesOnWhateverHasNoStateAtANode) {
   Front front;
   front.add(node);
   for (const char* path : {"/v1/chat/completions_qos", "/v1/completions_qos", "/v1/embeddings", "/v1/encode",
-                           "/generate", "/get_ppl", "/pooling"}) {
+                           "/v1/decode", "/v1/render", "/generate", "/get_ppl", "/pooling"}) {
     EXPECT_EQ(front.connect().post(path, kBody).status, 200) << path;
     EXPECT_EQ(node.last_request().url.path, path);
   }
@@ -490,13 +619,19 @@ TEST(Proxy, F69_F73_BadRequests) {
     EXPECT_EQ(reply.status, 400) << body;
     EXPECT_EQ(parse_json(reply.body, "body").at("error").at("type"), "invalid_request_error");
   }
-  for (const char* body : {R"({"model": "wrong"})", R"({"messages": "hi"})"}) {
-    const RawReply reply = front.connect().post(kChat, body);
-    EXPECT_EQ(reply.status, 404);
-    const Json json = parse_json(reply.body, "body");
-    EXPECT_EQ(json.at("error").at("code"), "model_not_found");
-    EXPECT_EQ(json.at("code"), 404);
-    EXPECT_NE(reply.body.find("does not exist. The nodes serve: m, n"), std::string::npos) << reply.body;
+  const RawReply wrong_model = front.connect().post(kChat, R"({"model": "wrong"})");
+  EXPECT_EQ(wrong_model.status, 404);
+  const Json json = parse_json(wrong_model.body, "body");
+  EXPECT_EQ(json.at("error").at("code"), "model_not_found");
+  EXPECT_EQ(json.at("error").at("type"), "not_found_error");
+  EXPECT_EQ(json.at("code"), 404);
+  EXPECT_NE(wrong_model.body.find("does not exist. The nodes serve: m, n"), std::string::npos)
+      << wrong_model.body;
+  for (const char* body : {R"({"messages": "hi"})", R"({"model": null})", R"({"model": ""})"}) {
+    const RawReply no_model = front.connect().post(kChat, body);
+    EXPECT_EQ(no_model.status, 400) << body;
+    EXPECT_NE(no_model.body.find("\"model\\\" is missing"), std::string::npos) << no_model.body;
+    EXPECT_NE(no_model.body.find("the nodes serve: m, n"), std::string::npos) << no_model.body;
   }
   const RawReply wrong_method = front.connect().get(kChat);
   EXPECT_EQ(wrong_method.status, 405);
@@ -524,6 +659,7 @@ TEST(Proxy, F70_KeysProtectAllRoutes) {
     EXPECT_EQ(reply.status, 401) << path;
     EXPECT_EQ(reply.headers.at("www-authenticate"), "Bearer");
     EXPECT_EQ(parse_json(reply.body, "body").at("error").at("code"), "invalid_api_key");
+    EXPECT_EQ(parse_json(reply.body, "body").at("error").at("type"), "authentication_error");
     EXPECT_EQ(front.connect().get(path, "Authorization: Bearer wrong\r\n").status, 401);
   }
   for (const char* path : {"/nodes/add", "/nodes/remove", "/nodes/terminate", kChat})

@@ -1,7 +1,9 @@
 """LMDeploy's own helpers in Python for servers: APIClient, get_model_list, lmdeploy.serve(), lmdeploy.client()."""
+import http.server
 import inspect
 import subprocess
 import sys
+import threading
 
 import lmdeploy
 import pytest
@@ -118,6 +120,30 @@ def test_serve_says_why_there_is_no_server(tmp_path, capfd):
         lmdeploy.serve(str(tmp_path), server_name="127.0.0.1", server_port=free_port(), no_such_flag=1)
     with pytest.raises(NotImplementedError, match="tp=2"):
         lmdeploy.serve(str(tmp_path), backend_config=lmdeploy.TurbomindEngineConfig(tp=2))
+
+
+@pytest.mark.parametrize("keys", ["", " ", "k,", ["k", ""], [None]])
+def test_serve_refuses_empty_keys(tmp_path, keys):
+    with pytest.raises(ValueError, match="api_keys: a key is empty"):
+        lmdeploy.serve(str(tmp_path), server_name="127.0.0.1", server_port=free_port(), api_keys=keys)
+
+
+class _Healthy(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):  # noqa: N802
+        self.send_response(200)
+        self.end_headers()
+
+
+def test_serve_does_not_take_another_server_for_its_own(alphabet_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Healthy) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        port = other.server_address[1]
+        with pytest.raises(lmdeploy.LmdeployError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            lmdeploy.serve(alphabet_path, server_name="127.0.0.1", server_port=port)
+        other.shutdown()
 
 
 def test_the_server_of_serve_ends_with_the_program(alphabet_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import json
+import socket
 import ssl as ssl_library
 import subprocess
 import time
@@ -14,7 +15,7 @@ from ..__main__ import find_program
 from .._config import default_of
 from .._engine_configs import modern
 from .._fields import check_fields
-from ..errors import ArgumentTypeError, InternalError, NotFoundError, UnsupportedError
+from ..errors import ArgumentTypeError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..model import ChatTemplateConfig
 from .openai.api_client import APIClient
 
@@ -67,20 +68,47 @@ def _template_flags(config: ChatTemplateConfig | str | None) -> list[str]:
 
 
 def _listed(api_keys: Any) -> list[str]:
-    return api_keys.split(",") if isinstance(api_keys, str) else list(api_keys or ())
+    keys = api_keys.split(",") if isinstance(api_keys, str) else list(api_keys or ())
+    if not all(isinstance(key, str) and key.strip() for key in keys):
+        raise InvalidArgumentError("lmdeploy.serve(): api_keys: a key is empty or no string; expected None, a key, or a "
+                                   "list of them")
+    return [key.strip() for key in keys]
+
+
+def _check_port(server_name: str, server_port: int) -> None:
+    """Otherwise the server that has the port would be taken for the new one."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(server_name, server_port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        return  # the server says what is wrong with the name
+    with socket.socket(family, kind, protocol) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(1)
+        except OSError as error:
+            raise InternalError(f"lmdeploy.serve(): a server cannot listen on {server_name}:{server_port}: "
+                                f"{error.strerror}") from error
+
+
+def _answers(url: str) -> bool:
+    unchecked = ssl_library._create_unverified_context()  # only to see whether it answers
+    try:
+        with urllib.request.urlopen(url + "/health", context=unchecked):
+            return True
+    except OSError:  # nobody listens yet, or status 503: loading
+        return False
 
 
 def _wait_until_ready(process: subprocess.Popen, url: str) -> None:
-    unchecked = ssl_library._create_unverified_context()  # only to see whether it answers
     while True:
+        ready = _answers(url)
         if process.poll() is not None:
             raise InternalError(f"lmdeploy.serve(): the server has ended with code {process.returncode}; what it wrote "
                                 "says why")
-        try:
-            with urllib.request.urlopen(url + "/health", context=unchecked):
-                return
-        except OSError:  # nobody listens yet, or status 503: loading
-            time.sleep(_POLL_S)
+        if ready:
+            return
+        time.sleep(_POLL_S)
 
 
 def start_server(model_path: str, model_name: str | None, backend: str, backend_config: Any,
@@ -99,6 +127,7 @@ def start_server(model_path: str, model_name: str | None, backend: str, backend_
         flags.append(f"--api-keys={','.join(keys)}")
     for name, value in options.items():
         flags += _flag(name, value)
+    _check_port(server_name, server_port)
     process = subprocess.Popen([str(program), "serve", "api_server", model_path, *flags])
     atexit.register(process.terminate)
     url = f"{'https' if ssl else 'http'}://{server_name}:{server_port}"

@@ -67,7 +67,7 @@ class RemoteChat {
         session_id_(flags.session_id),
         interrupts_(interrupts),
         console_(console),
-        client_(patience(), [this] { check_interrupt(); }) {}
+        client_(patience(), read_hub_certificates(), [this] { check_interrupt(); }) {}
 
   /// Prints the answer as it comes. A refusal is printed too; throws Error(kIo) when the server is not there.
   void answer(const std::string& message) {

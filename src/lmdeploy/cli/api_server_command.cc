@@ -12,6 +12,7 @@
 #include "lmdeploy/cli/command.h"
 #include "lmdeploy/cli/engine_arguments.h"
 #include "lmdeploy/cli/integer_range.h"
+#include "lmdeploy/cli/list_flag.h"
 #include "lmdeploy/cli/model_arguments.h"
 #include "lmdeploy/cli/progress_bar.h"
 #include "lmdeploy/cli/server_life.h"
@@ -44,10 +45,8 @@ void add_network_flags(CLI::App& command, ServerFlags& flags) {
       ->default_str("23333")
       ->type_name("INT")
       ->transform(integer_in(0, 65535));
-  command
-      .add_option("--api-keys", flags.service.api_keys,
-                  "Keys, one of which clients must send; none: nobody is asked")
-      ->delimiter(',');
+  add_list_flag(command, {"--api-keys", "Keys, one of which clients must send; none: nobody is asked", "key"},
+                flags.service.api_keys);
   command.add_flag("--ssl", flags.ssl, "TLS with the files named by SSL_CERTFILE and SSL_KEYFILE");
   command.add_option("--allow-origins", flags.http.cors.origins, "Origins of pages that may use the server")
       ->default_str("*");
@@ -66,10 +65,10 @@ void add_network_flags(CLI::App& command, ServerFlags& flags) {
 
 void add_service_flags(CLI::App& command, ServerFlags& flags) {
   ServiceOptions& service = flags.service;
-  command
-      .add_option("--model-name", service.model_names,
-                  "Name of the model for clients, and aliases of it; by default its path")
-      ->delimiter(',');
+  add_list_flag(command,
+                {"--model-name", "Name of the model for clients, and aliases of it; by default its path",
+                 "name", /*distinct=*/true},
+                service.model_names);
   command
       .add_option("--tool-call-parser", service.parsers.tool_calls,
                   "How the model writes calls of tools; by default as its chat template says")
@@ -86,7 +85,9 @@ void add_service_flags(CLI::App& command, ServerFlags& flags) {
       ->transform(integer_in(0, kMaxInt));
   command
       .add_option("--max-waiting-requests", service.admission.max_waiting,
-                  "With it: how many may wait; more get status 503. 0: no limit")
+                  "How many may wait when --max-concurrent-requests (by itself: --max-batch-size) run; more "
+                  "get status "
+                  "503. 0: no limit")
       ->capture_default_str()
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
@@ -175,7 +176,6 @@ void complete(ServerFlags& flags, const Console& console) {
   }
   flags.service.parsers.validate();
   if (flags.service.model_names.empty()) flags.service.model_names = {flags.model_path};
-  std::erase(flags.service.api_keys, "");
   flags.service.show_docs = !flags.disable_docs;
   flags.service.enable_metrics = !flags.disable_metrics;
   flags.service.admission.timeout = std::chrono::seconds(flags.queue_timeout_s);
@@ -249,10 +249,12 @@ std::unique_ptr<Every> watch_engine(const ServerFlags& flags, const Service& ser
 void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
   const char* scheme = flags.ssl ? "https" : "http";
   const bool color = isatty(STDOUT_FILENO) != 0;
+  const char* page = flags.disable_docs
+                         ? "/ui in a browser to chat; --disable-fastapi-docs: no page on the api"
+                         : " in a browser for detailed api usage!!!";
   for (int i = 0; i < 3; ++i)
     out << (color ? "\033[96m\033[1m" : "") << "HINT:    Please open " << scheme << "://"
-        << flags.http.address << ":" << port << " in a browser for detailed api usage!!!"
-        << (color ? "\033[0m" : "") << std::endl;
+        << flags.http.address << ":" << port << page << (color ? "\033[0m" : "") << std::endl;
 }
 
 int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }

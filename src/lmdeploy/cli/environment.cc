@@ -43,4 +43,6 @@ Environment read_environment() {
 
 HubConfig read_hub_config() { return hub_config(variable); }
 
+HubCertificates read_hub_certificates() { return hub_certificates(variable); }
+
 }  // namespace lmdeploy

@@ -19,5 +19,6 @@ struct Environment {
 Environment read_environment();
 /// Apart: it reads the token file, which must not keep commands that need no hub from running.
 HubConfig read_hub_config();
+HubCertificates read_hub_certificates();
 
 }  // namespace lmdeploy

@@ -53,7 +53,7 @@ void add_group(CLI::App& program, const char* name, const char* help,
 
 void add_missing_commands(CLI::App& program, CommandContext& context) {
   add_group(program, "serve", "Serve a model over the network", kServe, context);
-  add_group(program, "lite", "Quantise a model", kLite, context);
+  add_group(program, "lite", "Quantise a model (not supported yet)", kLite, context);
 }
 
 }  // namespace lmdeploy

@@ -7,6 +7,7 @@
 
 #include "lmdeploy/cli/arguments.h"
 #include "lmdeploy/cli/command.h"
+#include "lmdeploy/cli/list_flag.h"
 #include "lmdeploy/core/error.h"
 
 namespace lmdeploy {
@@ -83,6 +84,8 @@ int parse_and_run(CLI::App& program, const std::vector<std::string>& arguments, 
     console.out << version.what() << '\n';
     check_written(console.out);
     return 0;
+  } catch (const CLI::RequiredError& error) {
+    return usage_error(program, error.what() + taken_by_list_flag(selected(program)), console.err);
   } catch (const CLI::ParseError& error) {
     return usage_error(program, error.what(), console.err);
   } catch (const UsageError& error) {

@@ -47,6 +47,8 @@ TEST(Program, F78_VersionAndHelpNeedNothing) {
     EXPECT_EQ(help.err, "");
   }
   EXPECT_NE(run({"serve"}).out.find("api_server"), std::string::npos);
+  const std::string program_help = run({"-h"}).out;
+  EXPECT_NE(program_help.find("Quantise a model (not supported yet)"), std::string::npos) << program_help;
   const std::string chat_help = run({"chat", "-h"}).out;
   for (const char* word : {"--session-len", "`end` starts a new conversation", "`exit` leaves"})
     EXPECT_NE(chat_help.find(word), std::string::npos) << chat_help;
@@ -66,6 +68,36 @@ TEST(Program, WrongCommandLinesEndWithCode2) {
     EXPECT_EQ(outcome.out, "");
     EXPECT_NE(outcome.err.find(": error: "), std::string::npos) << outcome.err;
   }
+}
+
+TEST(Program, EmptyKeysAndNamesAreRefused) {
+  const auto refuses = [](const std::vector<std::string>& arguments, const std::string& words) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << testing::PrintToString(arguments) << outcome.err;
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
+  };
+  for (const char* keys : {"", " ", ",", "k,", ",k", "k,,l"}) {
+    refuses({"serve", "api_server", "/no/such", "--api-keys", keys}, "--api-keys: a key is empty");
+    refuses({"serve", "proxy", "--api-keys", keys, "--server-name", "no.such.invalid"},
+            "--api-keys: a key is empty");
+  }
+  refuses({"serve", "api_server", "/no/such", "--api-keys="}, "--api-keys");
+  refuses({"serve", "proxy", "--api-keys", "k", ""}, "--api-keys: a key is empty");
+  refuses({"serve", "api_server", "/no/such", "--model-name", ""}, "--model-name: a name is empty");
+  for (const std::vector<std::string>& names : {std::vector<std::string>{"a", "a"}, {"a,b, a"}}) {
+    std::vector<std::string> arguments = {"serve", "api_server", "/no/such", "--model-name"};
+    arguments.insert(arguments.end(), names.begin(), names.end());
+    refuses(arguments, "--model-name: the name a is given twice");
+  }
+}
+
+TEST(Program, AModelThatAListFlagTook) {
+  const Outcome taken =
+      run({"serve", "api_server", "--api-keys", "k1", "k2", "org/model", "--server-port", "1"});
+  EXPECT_EQ(taken.code, 2);
+  for (const char* words : {"model_path is required", "--api-keys has taken org/model", "before the flags"})
+    EXPECT_NE(taken.err.find(words), std::string::npos) << taken.err;
+  EXPECT_EQ(run({"serve", "api_server", "--api-keys", "k1"}).err.find("has taken"), std::string::npos);
 }
 
 TEST(Program, IntegersOutOfRange) {

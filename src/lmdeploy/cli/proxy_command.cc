@@ -11,6 +11,7 @@
 #include "lmdeploy/cli/engine_arguments.h"
 #include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/cli/limited_flags.h"
+#include "lmdeploy/cli/list_flag.h"
 #include "lmdeploy/cli/server_life.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
@@ -85,7 +86,6 @@ void complete(ProxyFlags& flags) {
   flags.limited.check();
   proxy::ProxyOptions& options = flags.options;
   options.strategy = proxy::strategy_from_string(flags.strategy);
-  std::erase(options.api_keys, "");
   options.server.cors.credentials = true;
   if (!flags.no_node_file)
     options.node_file = flags.node_file.empty() ? default_node_file() : flags.node_file;
@@ -123,10 +123,8 @@ void add_flags(CLI::App& command, ProxyFlags& flags) {
       ->capture_default_str()
       ->check(CLI::IsMember(
           std::vector<std::string>(std::begin(proxy::kStrategyNames), std::end(proxy::kStrategyNames))));
-  command
-      .add_option("--api-keys", flags.options.api_keys,
-                  "Keys, one of which clients must send; none: nobody is asked")
-      ->delimiter(',');
+  add_list_flag(command, {"--api-keys", "Keys, one of which clients must send; none: nobody is asked", "key"},
+                flags.options.api_keys);
   command.add_flag("--ssl", flags.ssl, "TLS with the files named by SSL_CERTFILE and SSL_KEYFILE");
   command
       .add_option("--config-path", flags.node_file,

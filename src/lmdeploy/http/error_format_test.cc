@@ -21,6 +21,15 @@ TEST(ErrorFormat, GoesByThePath) {
   EXPECT_EQ(format_of("http://host/v1/messages", "/v1/messages"), ErrorFormat::kAnthropic);
 }
 
+TEST(ErrorFormat, OpenAisBodySaysItTwice) {
+  EXPECT_EQ(
+      to_json_text(openai_error_body(404, "why", "model", "model_not_found")),
+      R"({"object":"error","message":"why","type":"not_found_error","param":"model","code":404,)"
+      R"("error":{"message":"why","type":"not_found_error","param":"model","code":"model_not_found"}})");
+  EXPECT_EQ(to_json_text(openai_error(401, "why")),
+            R"({"message":"why","type":"authentication_error","param":null,"code":"invalid_api_key"})");
+}
+
 TEST(ErrorFormat, EachStatusHasItsType) {
   const std::pair<int, const char*> types[] = {{400, "invalid_request_error"},
                                                {401, "authentication_error"},

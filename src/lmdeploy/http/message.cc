@@ -140,6 +140,8 @@ std::string_view reason_phrase(int status) {
       return "Bad Gateway";
     case 503:
       return "Service Unavailable";
+    case 508:
+      return "Loop Detected";
     case 504:
       return "Gateway Timeout";
     default:

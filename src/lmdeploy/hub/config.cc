@@ -113,7 +113,12 @@ HubConfig hub_config(const Variable& variable) {
   config.offline = is_true(first_of(variable, {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}));
   config.patience.stall_timeout_s =
       whole_seconds(variable("HF_HUB_DOWNLOAD_TIMEOUT"), config.patience.stall_timeout_s);
+  config.certificates = hub_certificates(variable);
   return config;
+}
+
+HubCertificates hub_certificates(const Variable& variable) {
+  return {variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR")};
 }
 
 std::string_view token_variable(HubKind kind) {

@@ -18,6 +18,11 @@ struct HubPatience {
   int longest_pause_ms = 60'000;  // a server that asks for more is not waited for
 };
 
+/// PEM files of certificates to trust, as SSL_CERT_FILE and SSL_CERT_DIR name them. Empty: the system's.
+struct HubCertificates {
+  std::string file, folder;
+};
+
 struct HubConfig {
   HubKind kind = HubKind::kHuggingFace;
   std::string endpoint = "https://huggingface.co";  // without a slash at the end
@@ -25,6 +30,7 @@ struct HubConfig {
   std::string token;                                // empty: anonymous
   bool offline = false;                             // only what the cache has
   HubPatience patience;
+  HubCertificates certificates;
 };
 
 /// The value of an environment variable; "" when it is not set.
@@ -32,9 +38,10 @@ using Variable = std::function<std::string(const char* name)>;
 
 /// As huggingface_hub reads it: HF_ENDPOINT, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME,
 /// HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN, HF_HUB_OFFLINE,
-/// TRANSFORMERS_OFFLINE, HF_HUB_DOWNLOAD_TIMEOUT. With LMDEPLOY_USE_MODELSCOPE=true: MODELSCOPE_DOMAIN,
-/// MODELSCOPE_CACHE, MODELSCOPE_API_TOKEN.
+/// TRANSFORMERS_OFFLINE, HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE and SSL_CERT_DIR as OpenSSL. With
+/// LMDEPLOY_USE_MODELSCOPE=true: MODELSCOPE_DOMAIN, MODELSCOPE_CACHE, MODELSCOPE_API_TOKEN.
 HubConfig hub_config(const Variable& variable);
+HubCertificates hub_certificates(const Variable& variable);
 
 /// For messages: "HF_TOKEN", "HF_HUB_OFFLINE", ... of that hub.
 std::string_view token_variable(HubKind kind);

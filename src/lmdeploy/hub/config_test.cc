@@ -37,6 +37,14 @@ TEST(HubConfig, CacheFolders) {
   EXPECT_EQ(config_of({{"HF_HUB_CACHE", "/c"}, {"HUGGINGFACE_HUB_CACHE", "/old"}}).cache_dir, "/c");
 }
 
+TEST(HubConfig, Certificates) {
+  const HubCertificates given =
+      config_of({{"SSL_CERT_FILE", "/f.pem"}, {"SSL_CERT_DIR", "/certs"}}).certificates;
+  EXPECT_EQ(given.file, "/f.pem");
+  EXPECT_EQ(given.folder, "/certs");
+  EXPECT_EQ(config_of({}).certificates.file, "");
+}
+
 TEST(HubConfig, Tokens) {
   EXPECT_EQ(config_of({{"HF_TOKEN", " a\n"}, {"HUGGING_FACE_HUB_TOKEN", "b"}}).token, "a");
   EXPECT_EQ(config_of({{"HUGGING_FACE_HUB_TOKEN", "b"}}).token, "b");

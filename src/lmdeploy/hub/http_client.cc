@@ -168,8 +168,8 @@ struct HttpClient::Exchange {
   }
 };
 
-HttpClient::HttpClient(const HubPatience& patience, std::function<void()> poll)
-    : patience_(patience), poll_(std::move(poll)) {
+HttpClient::HttpClient(const HubPatience& patience, HubCertificates certificates, std::function<void()> poll)
+    : patience_(patience), certificates_(std::move(certificates)), poll_(std::move(poll)) {
   init_curl();
   curl_ = curl_easy_init();
   if (curl_ == nullptr) throw std::bad_alloc();
@@ -198,6 +198,8 @@ HttpReply HttpClient::send_once(const HttpRequest& request, const HttpSink& sink
   }
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "lmdeploy/" LMDEPLOY_VERSION);
+  if (!certificates_.file.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, certificates_.file.c_str());
+  if (!certificates_.folder.empty()) curl_easy_setopt(curl, CURLOPT_CAPATH, certificates_.folder.c_str());
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(patience_.connect_timeout_ms));

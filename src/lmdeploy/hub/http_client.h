@@ -46,7 +46,7 @@ class HttpClient {
  public:
   /// `poll` is called about once a second or more often, also when nothing arrives; what it throws comes out
   /// of send().
-  HttpClient(const HubPatience& patience, std::function<void()> poll);
+  HttpClient(const HubPatience& patience, HubCertificates certificates, std::function<void()> poll);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -59,6 +59,7 @@ class HttpClient {
   HttpReply send_once(const HttpRequest& request, const HttpSink& sink);
 
   HubPatience patience_;
+  HubCertificates certificates_;
   std::function<void()> poll_;
   void* curl_;            // CURL
   bool reached_ = false;  // a server answered before

@@ -32,7 +32,7 @@ Transfer::Transfer(const HubConfig& config, const HubHooks& hooks, std::string s
     : config_(config),
       hooks_(hooks),
       secret_(std::move(secret)),
-      client_(config.patience, [this] { report(); }) {}
+      client_(config.patience, config.certificates, [this] { report(); }) {}
 
 void Transfer::report() {
   if (hooks_.progress) hooks_.progress(status_);

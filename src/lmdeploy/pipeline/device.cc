@@ -55,13 +55,10 @@ void check_config(const PipelineConfig& given) {
   quantized_kv_dtype(*config.quant_policy);
   require(*config.session_len >= 0, "session_len", *config.session_len, "at least 1 (or 0: the model's)");
   require_between("max_batch_size", *config.max_batch_size, 1, kMaxBatch);
-  require(*config.cache_max_entry_count >= 0 && *config.cache_max_entry_count < 2147483648.0,
-          "cache_max_entry_count", *config.cache_max_entry_count,
-          "a share of memory in (0, 1), or a number of blocks up to 2^31 - 1");
-  require(*config.cache_max_entry_count < 1 ||
-              std::floor(*config.cache_max_entry_count) == *config.cache_max_entry_count,
-          "cache_max_entry_count", *config.cache_max_entry_count,
-          "a share below 1, or a whole number of blocks");
+  if (const std::optional<double> count = config.cache_max_entry_count)
+    require(*count > 0 && *count < 2147483648.0 && (*count < 1 || std::floor(*count) == *count),
+            "cache_max_entry_count", *count,
+            "a share of memory in (0, 1), or a whole number of blocks up to 2^31 - 1");
   require_between("cache_block_seq_len", *config.cache_block_seq_len, 1, kMaxBlockLen);
   require(*config.rope_scaling_factor == 0 || *config.rope_scaling_factor >= 1, "rope_scaling_factor",
           *config.rope_scaling_factor, "0 (off) or a factor of at least 1");

@@ -42,9 +42,9 @@ TEST(Device, ConfigFieldsAreChecked) {
                    [&](PipelineConfig& c) { c.*field = std::numeric_limits<int64_t>::max(); });
   expect_refused(bad, {"num_threads", "100000", "1 to 1024"},
                  [](PipelineConfig& c) { c.num_threads = 100000; });
-  expect_refused(bad, {"cache_max_entry_count"}, [](PipelineConfig& c) { c.cache_max_entry_count = -0.5; });
-  expect_refused(bad, {"cache_max_entry_count is 1.5", "whole number"},
-                 [](PipelineConfig& c) { c.cache_max_entry_count = 1.5; });
+  for (const double count : {-0.5, 0.0, 1.5, 2147483648.0})
+    expect_refused(bad, {"cache_max_entry_count", "in (0, 1), or a whole number of blocks"},
+                   [&](PipelineConfig& c) { c.cache_max_entry_count = count; });
   expect_refused(bad, {"rope_scaling_factor", "0.5"}, [](PipelineConfig& c) { c.rope_scaling_factor = 0.5; });
   expect_refused(bad, {"quant_policy is 3", "8 (int8)"}, [](PipelineConfig& c) { c.quant_policy = 3; });
   for (const int policy : {0, 4, 8})

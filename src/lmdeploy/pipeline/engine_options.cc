@@ -35,7 +35,6 @@ void take_template(const ConfigReader& settings, PipelineConfig& config) {
 PipelineConfig with_defaults(PipelineConfig config) {
   set_default<int64_t>(config.session_len, 0);
   set_default<int64_t>(config.max_batch_size, 128);
-  set_default<double>(config.cache_max_entry_count, 0);
   set_default<int64_t>(config.cache_block_seq_len, 64);
   set_default(config.enable_prefix_caching, false);
   set_default(config.quant_policy, 0);

@@ -86,9 +86,8 @@ EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels,
   engine.enable_prefix_caching = *config.enable_prefix_caching;
   engine.kv_dtype = dtype;
   if (config.speculative) engine.speculative = speculative_config(*config.speculative);
-  const bool by_default = *config.cache_max_entry_count == 0;
-  set_kv_pool(by_default && kernels.has_own_memory() ? kShareOfGpu : *config.cache_max_entry_count,
-              kernels.available_memory(), engine);
+  const double by_default = kernels.has_own_memory() ? kShareOfGpu : 0;
+  set_kv_pool(config.cache_max_entry_count.value_or(by_default), kernels.available_memory(), engine);
   return engine;
 }
 

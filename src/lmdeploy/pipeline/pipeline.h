@@ -39,7 +39,7 @@ struct PipelineConfig {
   std::optional<int64_t> session_len;  // 0: the model's
   std::optional<int64_t> max_batch_size;
   std::optional<double>
-      cache_max_entry_count;  // 0: default; (0, 1): share of available memory; >= 1: number of blocks
+      cache_max_entry_count;  // none: default; (0, 1): share of available memory; >= 1: number of blocks
   std::optional<int64_t> cache_block_seq_len;
   std::optional<bool> enable_prefix_caching;
   std::optional<int> quant_policy;

@@ -8,6 +8,7 @@
 #include "lmdeploy/proxy/inquiry.h"
 #include "lmdeploy/proxy/passed_headers.h"
 #include "lmdeploy/proxy/replies.h"
+#include "lmdeploy/proxy/stream_end.h"
 
 namespace lmdeploy::proxy {
 namespace {
@@ -51,10 +52,6 @@ Response head_of(const http::Call& call) {
   return response;
 }
 
-std::string last_two(const std::string& text) {
-  return text.substr(text.size() - std::min<size_t>(text.size(), 2));
-}
-
 bool is_event_stream(const http::Call& call) {
   const std::string* type = call.headers().find("Content-Type");
   return type != nullptr && type->rfind("text/event-stream", 0) == 0;
@@ -68,7 +65,7 @@ class Forwarding {
     const http::Request& request = exchange.request();
     request_.method = request.method;
     request_.target = request.target;
-    request_.headers = headers_to_node(request, context.tls);
+    request_.headers = headers_to_node(request, context.tls, context.name);
     request_.body = request.body;
   }
 
@@ -101,7 +98,7 @@ class Forwarding {
     if (exchange_.client_gone()) throw http::ClientGone();
     if (exchange_.server_ends() && !failure.empty()) throw http::ServerEnds();
     if (!failure.empty()) co_return note_failure(dispatch, call, failure);
-    if (call.status() == 503) {
+    if (call.status() == 503 || call.status() == 508) {
       busy_ = head_of(call);
       busy_->body = begin;
       if (!more) co_return false;
@@ -143,10 +140,12 @@ class Forwarding {
       co_return;
     }
     co_await exchange_.begin_stream(std::move(head));
-    std::string piece = std::move(begin), failure, tail;
+    std::string piece = std::move(begin), failure;
+    StreamEnd end(exchange_.request());
+    const bool events = is_event_stream(call);
     while (more) {
       co_await exchange_.write(piece);
-      tail = last_two(tail + last_two(piece));
+      if (events) end.see(piece);
       try {
         more = co_await call.read(piece);
       } catch (const Error& error) {
@@ -160,34 +159,36 @@ class Forwarding {
       co_await exchange_.finish();
       co_return;
     }
-    co_await break_off(dispatch, call, failure, tail);
+    co_await break_off(dispatch, call, failure, end);
   }
 
   /// An event stream ends with an event that says so; of all else the missing end does.
   Task<> break_off(NodeTable::Dispatch& dispatch, const http::Call& call, const std::string& failure,
-                   const std::string& tail) {
+                   const StreamEnd& end) {
     const bool own_end = exchange_.server_ends();
     ++context_.num_broken;
     if (!call.timed_out() && !own_end) dispatch.fail();
     if (!is_event_stream(call)) throw Error(ErrorCode::kIo, failure);
     LMD_LOG(kWarning, "request ", exchange_.request().id, ": a stream was broken off: ", failure);
-    const JsonObject error = own_end ? node_error_json(503, 10402, http::ServerEnds().what())
-                                     : node_error_json(502, 10402, "the node broke off its answer");
-    co_await exchange_.write(cat(tail == "\n\n" ? "" : "\n\n", "data: ", to_json_text(Json(error)), "\n\n"));
+    const std::string last = own_end ? end.broken(503, http::ServerEnds().what())
+                                     : end.broken(502, "the node broke off its answer");
+    co_await exchange_.write(last);
     co_await exchange_.finish();
   }
 
   Task<> give_up() {
+    const http::Request& request = exchange_.request();
     if (busy_) {
       co_await exchange_.respond(std::move(*busy_));
     } else if (tried_.empty()) {
-      co_await exchange_.respond(
-          node_error_reply(404, 10400, cat("The model `", inquiry_.model, "` does not exist any more.")));
+      co_await exchange_.respond(node_error_reply(
+          request, 404, kModelGone, cat("The model `", inquiry_.model, "` does not exist any more.")));
     } else if (too_slow_) {
-      co_await exchange_.respond(node_error_reply(504, 10402, "the node did not answer in time"));
-    } else {
       co_await exchange_.respond(
-          node_error_reply(503, 10402, cat("no node for the model `", inquiry_.model, "` answers")));
+          node_error_reply(request, 504, kNodeFailed, "the node did not answer in time"));
+    } else {
+      co_await exchange_.respond(node_error_reply(
+          request, 503, kNodeFailed, cat("no node for the model `", inquiry_.model, "` answers")));
     }
   }
 
@@ -198,7 +199,7 @@ class Forwarding {
   std::set<uint64_t> tried_;
   int num_broken_ = 0;
   bool too_slow_ = false;
-  std::optional<Response> busy_;  // the last node's 503
+  std::optional<Response> busy_;  // the last node's 503 or 508
 };
 
 std::string joined(const std::set<std::string>& names) {
@@ -211,7 +212,8 @@ std::string joined(const std::set<std::string>& names) {
 
 Task<> forward(Exchange& exchange, ForwardContext& context) {
   Inquiry inquiry;
-  const std::string& body = exchange.request().body;
+  const http::Request& request = exchange.request();
+  const std::string& body = request.body;
   if (body.size() <= kLongBody)
     inquiry = read_inquiry(body);
   else
@@ -219,13 +221,19 @@ Task<> forward(Exchange& exchange, ForwardContext& context) {
   const std::set<std::string> models = context.table.models();
   if (inquiry.model.empty() && models.size() == 1) inquiry.model = *models.begin();
   if (models.empty()) {
-    co_await exchange.respond(node_error_reply(503, 10402, "no node has been added yet"));
+    co_await exchange.respond(node_error_reply(request, 503, kNodeFailed, "no node has been added yet"));
+    co_return;
+  }
+  if (inquiry.model.empty()) {
+    co_await exchange.respond(error_reply(
+        request, 400, cat("\"model\" is missing; the nodes serve: ", joined(models)), "", "model"));
     co_return;
   }
   if (models.count(inquiry.model) == 0) {
-    co_await exchange.respond(error_reply(
-        404, cat("The model `", inquiry.model, "` does not exist. The nodes serve: ", joined(models)),
-        "model_not_found"));
+    co_await exchange.respond(
+        error_reply(request, 404,
+                    cat("The model `", inquiry.model, "` does not exist. The nodes serve: ", joined(models)),
+                    "model_not_found", "model"));
     co_return;
   }
   Forwarding forwarding(exchange, context, std::move(inquiry));

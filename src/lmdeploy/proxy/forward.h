@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "lmdeploy/http/client.h"
 #include "lmdeploy/http/exchange.h"
@@ -13,6 +14,7 @@ namespace lmdeploy::proxy {
 struct ForwardContext {
   NodeTable& table;
   http::Client& client;
+  const std::string name;                // of this proxy among all, for "Via"
   bool tls = false;                      // towards clients
   std::atomic<int64_t> num_retries = 0;  // at another node
   std::atomic<int64_t> num_broken = 0;   // streams that a node broke off

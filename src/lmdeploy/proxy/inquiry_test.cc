@@ -80,14 +80,24 @@ TEST(PassedHeaders, ToTheNode) {
                                                                      {"X-Own", "2"},
                                                                      {"Transfer-Encoding", "chunked"}})
     request.headers.add(name, value);
-  const http::Headers headers = headers_to_node(request, /*tls=*/true);
+  const http::Headers headers = headers_to_node(request, /*tls=*/true, "p1");
   EXPECT_EQ(*headers.find("Authorization"), "Bearer k");
   EXPECT_EQ(*headers.find("X-Own"), "2");
   EXPECT_EQ(*headers.find("X-Forwarded-For"), "1.2.3.4, 10.0.0.1");
   EXPECT_EQ(*headers.find("X-Forwarded-Host"), "front:1");
   EXPECT_EQ(*headers.find("X-Forwarded-Proto"), "https");
   EXPECT_EQ(*headers.find("X-Request-Id"), "the-id");
-  EXPECT_EQ(headers.fields().size(), 6u);
+  EXPECT_EQ(*headers.find("Via"), "1.1 p1");
+  EXPECT_EQ(headers.fields().size(), 7u);
+}
+
+TEST(PassedHeaders, TellWhichProxiesARequestHasPassed) {
+  http::Request request;
+  request.headers.add("via", "1.0 other, 1.1 p1");
+  const http::Headers headers = headers_to_node(request, /*tls=*/false, "p2");
+  for (const char* name : {"other", "p1", "p2"}) EXPECT_TRUE(has_passed(headers, name)) << name;
+  EXPECT_FALSE(has_passed(headers, "p3"));
+  EXPECT_FALSE(has_passed(request.headers, "p2"));
 }
 
 TEST(PassedHeaders, ToTheClient) {

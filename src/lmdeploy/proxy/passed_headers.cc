@@ -41,7 +41,7 @@ void append(Headers& headers, const char* name, const std::string& value) {
 
 }  // namespace
 
-Headers headers_to_node(const http::Request& request, bool tls) {
+Headers headers_to_node(const http::Request& request, bool tls, const std::string& name) {
   Headers headers = request.headers;
   const std::string* host = request.headers.find("Host");
   remove_connection(headers);
@@ -50,6 +50,7 @@ Headers headers_to_node(const http::Request& request, bool tls) {
   if (host != nullptr) headers.set("X-Forwarded-Host", *host);
   headers.set("X-Forwarded-Proto", tls ? "https" : "http");
   headers.set("X-Request-Id", request.id);
+  add_via(headers, name);
   return headers;
 }
 
@@ -61,6 +62,15 @@ Headers headers_to_client(const Headers& from_node) {
     if (http::equals_ignoring_case(std::string_view(name).substr(0, 15), "access-control-"))
       headers.remove(name);
   return headers;
+}
+
+void add_via(Headers& headers, const std::string& name) { headers.add("Via", "1.1 " + name); }
+
+bool has_passed(const Headers& headers, const std::string& name) {
+  const auto& fields = headers.fields();
+  return std::any_of(fields.begin(), fields.end(), [&](const Headers::Field& field) {
+    return http::equals_ignoring_case(field.first, "Via") && field.second.find(name) != std::string::npos;
+  });
 }
 
 }  // namespace lmdeploy::proxy

@@ -10,6 +10,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/http/signal.h"
+#include "lmdeploy/proxy/passed_headers.h"
 
 namespace lmdeploy::proxy {
 
@@ -27,10 +28,11 @@ http::ClientOptions limited(http::ClientOptions options, const ProbeOptions& pro
 /// One thread runs all of it, so nothing here needs a mutex.
 class Probes::Impl {
  public:
-  Impl(NodeTable& table, http::ClientOptions client_options, ProbeOptions options,
+  Impl(NodeTable& table, http::ClientOptions client_options, ProbeOptions options, std::string proxy_name,
        std::function<void()> each_round)
       : table_(table),
         options_(options),
+        proxy_name_(std::move(proxy_name)),
         each_round_(std::move(each_round)),
         client_(limited(std::move(client_options), options)) {
     asio::co_spawn(io_, watch(), asio::detached);
@@ -107,6 +109,7 @@ class Probes::Impl {
     try {
       http::ClientRequest request;
       request.target = "/health";
+      add_via(request.headers, proxy_name_);
       co_await call.send(node.where, request);
       well = call.status() == 200 || call.status() == 404;
       if (!well) LMD_LOG(kDebug, node.url, "/health: status ", call.status());
@@ -119,6 +122,7 @@ class Probes::Impl {
 
   NodeTable& table_;
   const ProbeOptions options_;
+  const std::string proxy_name_;
   const std::function<void()> each_round_;
   asio::io_context io_;
   http::Client client_;
@@ -130,8 +134,9 @@ class Probes::Impl {
 };
 
 Probes::Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options,
-               std::function<void()> each_round)
-    : impl_(std::make_unique<Impl>(table, std::move(client_options), options, std::move(each_round))) {}
+               std::string proxy_name, std::function<void()> each_round)
+    : impl_(std::make_unique<Impl>(table, std::move(client_options), options, std::move(proxy_name),
+                                   std::move(each_round))) {}
 Probes::~Probes() = default;
 
 }  // namespace lmdeploy::proxy

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "lmdeploy/proxy/node_table.h"
 
@@ -22,8 +23,8 @@ http::ClientOptions limited(http::ClientOptions options, const ProbeOptions& pro
 /// GET /health: 200 is up; 404 too, of servers that have no such route. Everything else, and silence, is out.
 class Probes {
  public:
-  /// `each_round` is called now and then, twice a minute at least.
-  Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options,
+  /// `proxy_name`: for "Via". `each_round` is called now and then, twice a minute at least.
+  Probes(NodeTable& table, http::ClientOptions client_options, ProbeOptions options, std::string proxy_name,
          std::function<void()> each_round);
   ~Probes();
   Probes(const Probes&) = delete;

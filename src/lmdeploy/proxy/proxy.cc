@@ -6,9 +6,11 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/http/request_id.h"
 #include "lmdeploy/proxy/api_key.h"
 #include "lmdeploy/proxy/forward.h"
 #include "lmdeploy/proxy/node_file.h"
+#include "lmdeploy/proxy/passed_headers.h"
 #include "lmdeploy/proxy/replies.h"
 #include "lmdeploy/proxy/routes.h"
 
@@ -33,11 +35,11 @@ class Proxy::Impl {
         client_(options_.client),
         control_(limited(options_.client, options_.probes)) {
     load();
-    probes_.emplace(table_, options_.client, options_.probes, [this] { client_.close_old(); });
+    probes_.emplace(table_, options_.client, options_.probes, forward_.name, [this] { client_.close_old(); });
     server_.emplace(
         options_.server, [this](Exchange& exchange) { return handle(exchange); },
-        [](const http::Request&, int status, const std::string& message) {
-          return error_reply(status, message);
+        [](const http::Request& request, int status, const std::string& message) {
+          return error_reply(request, status, message);
         },
         log_access);
   }
@@ -56,18 +58,24 @@ class Proxy::Impl {
  private:
   http::Task<> handle(Exchange& exchange) {
     const http::Request& request = exchange.request();
+    if (has_passed(request.headers, forward_.name)) {
+      co_await exchange.respond(
+          error_reply(request, 508,
+                      "loop: the request has come back to this proxy; one of the urls in /nodes/status "
+                      "leads here"));
+      co_return;
+    }
     std::string allowed;
     const Route* route = find_route(request.method, request.url.path, allowed);
     const bool open =
         options_.api_keys.empty() || (route != nullptr && route->open) || request.method == "OPTIONS";
     http::Response refusal;
     if (!open && !has_key(request.headers, options_.api_keys)) {
-      refusal = error_reply(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key");
-      refusal.headers.set("WWW-Authenticate", "Bearer");
+      refusal = error_reply(request, 401, "a valid API key is needed: Authorization: Bearer KEY");
     } else if (route == nullptr && allowed.empty()) {
-      refusal = error_reply(404, cat("there is no ", request.url.path, " here"));
+      refusal = error_reply(request, 404, cat("there is no ", request.url.path, " here"));
     } else if (route == nullptr) {
-      refusal = error_reply(405, cat(request.url.path, " does not take ", request.method));
+      refusal = error_reply(request, 405, cat(request.url.path, " does not take ", request.method));
       refusal.headers.set("Allow", allowed);
     }
     if (route == nullptr || refusal.status != 200)
@@ -99,7 +107,8 @@ class Proxy::Impl {
   const ProxyOptions options_;
   NodeTable table_;
   http::Client client_, control_;
-  ForwardContext forward_{table_, client_, options_.server.tls.has_value()};
+  ForwardContext forward_{table_, client_, "lmdeploy-proxy-" + http::random_name(22),
+                          options_.server.tls.has_value()};
   RouteContext routes_{forward_, control_, [this] { save(); }};
   std::mutex save_mutex_;
   std::optional<Probes> probes_;

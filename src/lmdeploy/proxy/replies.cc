@@ -2,48 +2,20 @@
 
 #include <boost/json.hpp>
 
+#include "lmdeploy/http/error_format.h"
+
 namespace lmdeploy::proxy {
 namespace {
 
-std::string_view code_of(int status) {
-  switch (status) {
-    case 401:
-      return "unauthorized";
-    case 404:
-      return "not_found";
-    case 405:
-      return "method_not_allowed";
-    case 501:
-      return "unsupported_feature";
-    case 502:
-    case 503:
-    case 504:
-      return "engine_unavailable";
-    default:
-      return status < 500 ? "invalid_request" : "internal_error";
-  }
+bool is_anthropic(const http::Request& request) {
+  return http::error_format(request) == http::ErrorFormat::kAnthropic;
 }
 
-JsonObject error_json(int status, const std::string& message, std::string_view code) {
-  const char* const type = status < 500 ? "invalid_request_error" : "server_error";
-  JsonObject error;
-  error["message"] = message;
-  error["type"] = type;
-  error["param"] = nullptr;
-  error["code"] = code.empty() ? code_of(status) : code;
-  JsonObject body;
-  body["error"] = std::move(error);
-  body["object"] = "error";
-  body["message"] = message;
-  body["type"] = type;
-  body["param"] = nullptr;
-  body["code"] = status;
-  return body;
-}
-
-std::string_view text_of(int error_code) {
-  return error_code == 10400 ? "The request model name does not exist in the model list."
-                             : "Failed to get response after a period of time";
+http::Response refusal(const JsonObject& body, int status) {
+  http::Response response = json_reply(body, status);
+  if (status == 401) response.headers.set("WWW-Authenticate", "Bearer");
+  if (status == 503) response.headers.set("Retry-After", "1");
+  return response;
 }
 
 }  // namespace
@@ -55,23 +27,26 @@ http::Response json_reply(const Json& value, int status) {
   return response;
 }
 
-http::Response error_reply(int status, const std::string& message, std::string_view code) {
-  http::Response response = json_reply(error_json(status, message, code), status);
-  if (status == 503) response.headers.set("Retry-After", "1");
-  return response;
+http::Response error_reply(const http::Request& request, int status, const std::string& message,
+                           const std::string& code, const std::string& param) {
+  return refusal(is_anthropic(request) ? http::anthropic_error(status, message)
+                                       : http::openai_error_body(status, message, param, code),
+                 status);
 }
 
-JsonObject node_error_json(int status, int error_code, const std::string& message) {
-  JsonObject body = error_json(status, message, error_code == 10400 ? "model_not_found" : "");
+void add_node_error(JsonObject& body, int error_code) {
   body["error_code"] = error_code;
-  body["text"] = text_of(error_code);
-  return body;
+  body["text"] = error_code == kModelGone ? "The request model name does not exist in the model list."
+                                          : "Failed to get response after a period of time";
 }
 
-http::Response node_error_reply(int status, int error_code, const std::string& message) {
-  http::Response response = json_reply(node_error_json(status, error_code, message), status);
-  if (status == 503) response.headers.set("Retry-After", "1");
-  return response;
+http::Response node_error_reply(const http::Request& request, int status, int error_code,
+                                const std::string& message) {
+  if (is_anthropic(request)) return error_reply(request, status, message);
+  JsonObject body =
+      http::openai_error_body(status, message, "", error_code == kModelGone ? "model_not_found" : "");
+  add_node_error(body, error_code);
+  return refusal(body, status);
 }
 
 }  // namespace lmdeploy::proxy

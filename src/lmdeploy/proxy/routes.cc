@@ -8,6 +8,7 @@
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/http/request_id.h"
 #include "lmdeploy/proxy/page.h"
+#include "lmdeploy/proxy/passed_headers.h"
 #include "lmdeploy/proxy/replies.h"
 
 namespace lmdeploy::proxy {
@@ -54,11 +55,13 @@ NodeBody parse_node(const http::Request& request) {
     node.url = *url;
     return node;
   }
-  const Json json = parse_json(request.body, "request body");
+  const bool blank = request.body.find_first_not_of(" \t\r\n") == std::string::npos;
+  const Json json = blank ? Json(nullptr) : parse_json(request.body, "request body");
   const Json* url = json.is_object() ? json.get_object().if_contains("url") : nullptr;
   if (url == nullptr || !url->is_string())
     throw Error(ErrorCode::kInvalidData,
-                "request body: expected {\"url\": \"http://HOST:PORT\", \"status\": {...} or null}");
+                "request body: \"url\" is missing or no string; expected {\"url\": \"http://HOST:PORT\", "
+                "\"status\": {...} or null}");
   node.url = std::string(url->get_string());
   const Json* status = json.get_object().if_contains("status");
   if (status != nullptr && !status->is_null())
@@ -66,24 +69,34 @@ NodeBody parse_node(const http::Request& request) {
   return node;
 }
 
-/// GET of a path of the node; throws what the call throws.
+/// The node is this proxy, under another name perhaps.
+class Loop : public Error {
+ public:
+  Loop() : Error(ErrorCode::kInvalidArgument, "the url leads back to this proxy itself") {}
+};
+
+/// GET of a path of the node; throws what the call throws, or Loop.
 Task<std::string> ask_node(Exchange& exchange, RouteContext& context, const http::Url& where,
                            const char* path) {
   http::Call call(context.control);
   exchange.set_on_gone([&call] { call.cancel(); });
   http::ClientRequest request;
   request.target = path;
+  add_via(request.headers, context.forward.name);
   if (const std::string* key = exchange.request().headers.find("Authorization"))
     request.headers.add("Authorization", *key);
   std::string body, failure;
+  bool loops = false;
   try {
     co_await call.send(where, request);
     body = co_await http::read_all(call, kMaxReply);
+    loops = call.status() == 508;
     if (call.status() != 200) failure = cat(http::origin(where), path, ": status ", call.status());
   } catch (const Error& error) {
     failure = error.what();
   }
   exchange.set_on_gone(nullptr);
+  if (loops) throw Loop();
   if (!failure.empty()) throw Error(ErrorCode::kIo, failure);
   co_return body;
 }
@@ -103,17 +116,20 @@ Task<> complete(Exchange& exchange, RouteContext& context, NodeBody& node) {
 
 Task<> add_node(Exchange& exchange, RouteContext& context) {
   NodeBody node = parse_node(exchange.request());
-  std::string failure;
+  std::string failure, answer = "Added successfully";
   try {
     co_await complete(exchange, context, node);
     context.forward.table.add(node.url, std::move(*node.status));
     context.save();
+  } catch (const Loop& loop) {
+    failure = loop.what();
+    answer = cat("Failed to add, please check the input url: ", failure, ".");
   } catch (const Error& error) {
     failure = error.what();
+    answer = "Failed to add, please check the input url.";
   }
   if (!failure.empty()) LMD_LOG(kError, "adding node ", node.url, ": ", failure);
-  co_await exchange.respond(
-      json_reply(failure.empty() ? "Added successfully" : "Failed to add, please check the input url."));
+  co_await exchange.respond(json_reply(Json(answer)));
 }
 
 Task<> remove_node(Exchange& exchange, RouteContext& context) {
@@ -125,8 +141,10 @@ Task<> remove_node(Exchange& exchange, RouteContext& context) {
     failure = error.what();
   }
   if (!failure.empty()) LMD_LOG(kError, "removing node ", node.url, ": ", failure);
-  co_await exchange.respond(
-      json_reply(failure.empty() ? "Deleted successfully" : "Failed to delete, please check the input url."));
+  http::Response response = failure.empty()
+                                ? json_reply("Deleted successfully")
+                                : json_reply("Failed to delete, please check the input url.", 500);
+  co_await exchange.respond(std::move(response));
 }
 
 /// Whether the node ends itself. It is no node any more then.
@@ -145,10 +163,16 @@ Task<bool> terminate(Exchange& exchange, RouteContext& context, const Node& node
 
 Task<> terminate_node(Exchange& exchange, RouteContext& context) {
   const NodeBody wanted = parse_node(exchange.request());
-  bool done = false;
-  for (const Node& node : context.forward.table.nodes())
-    if (node.url == wanted.url) done = co_await terminate(exchange, context, node);
-  co_await exchange.respond(json_reply(done ? "Terminated successfully" : "Failed to terminate node URL"));
+  bool known = false, done = false;
+  const std::vector<Node> nodes = context.forward.table.nodes();
+  for (const Node& node : nodes) {
+    if (node.url != wanted.url) continue;
+    known = true;
+    done = co_await terminate(exchange, context, node);
+  }
+  http::Response response = done ? json_reply("Terminated successfully")
+                                 : json_reply("Failed to terminate node URL", known ? 502 : 404);
+  co_await exchange.respond(std::move(response));
 }
 
 Task<> terminate_all(Exchange& exchange, RouteContext& context) {
@@ -158,8 +182,9 @@ Task<> terminate_all(Exchange& exchange, RouteContext& context) {
     const bool done = co_await terminate(exchange, context, node);
     all = all && done;
   }
-  co_await exchange.respond(
-      json_reply(all ? "All nodes terminated successfully" : "Failed to terminate all nodes"));
+  http::Response response = all ? json_reply("All nodes terminated successfully")
+                                : json_reply("Failed to terminate all nodes", 502);
+  co_await exchange.respond(std::move(response));
 }
 
 JsonObject model_card(const std::string& model, int64_t now) {
@@ -207,8 +232,9 @@ Task<> metrics(Exchange& exchange, RouteContext& context) {
 }
 
 Task<> not_split(Exchange& exchange, RouteContext&) {
-  co_await exchange.respond(error_reply(
-      501, "prefill and decode on separate nodes are not supported: nodes are of the role Hybrid"));
+  co_await exchange.respond(
+      error_reply(exchange.request(), 501,
+                  "prefill and decode on separate nodes are not supported: nodes are of the role Hybrid"));
 }
 
 Task<> openapi(Exchange& exchange, RouteContext&);
@@ -224,6 +250,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/completions_qos", pass_on, "Completion by the user's quota, at one of the nodes"},
     {"POST", "/v1/embeddings", pass_on, "Embeddings, at one of the nodes"},
     {"POST", "/v1/encode", pass_on, "Tokens of a text, at one of the nodes"},
+    {"POST", "/v1/decode", pass_on, "Text of tokens, at one of the nodes"},
+    {"POST", "/v1/render", pass_on, "Prompt of a conversation, at one of the nodes"},
     {"POST", "/generate", pass_on, "Continuation of raw text or token ids, at one of the nodes"},
     {"POST", "/get_ppl", pass_on, "Loss of a text's tokens, at one of the nodes"},
     {"POST", "/pooling", pass_on, "Scores of a reward model, at one of the nodes"},

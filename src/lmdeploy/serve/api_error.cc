@@ -8,51 +8,6 @@
 namespace lmdeploy {
 namespace {
 
-std::string usual_code(int status) {
-  switch (status) {
-    case 401:
-      return "invalid_api_key";
-    case 404:
-      return "not_found";
-    case 405:
-      return "method_not_allowed";
-    case 408:
-      return "request_timeout";
-    case 409:
-      return "request_conflict";
-    case 413:
-      return "request_too_large";
-    case 415:
-      return "unsupported_media_type";
-    case 499:
-      return "request_cancelled";
-    case 501:
-      return "unsupported_feature";
-    case 503:
-      return "engine_unavailable";
-    default:
-      return status < 500 ? "invalid_request" : "internal_error";
-  }
-}
-
-std::string error_type(int status) {
-  if (status == 401) return "authentication_error";
-  if (status == 404) return "not_found_error";
-  return status < 500 ? "invalid_request_error" : "server_error";
-}
-
-JsonObject openai_error(const ApiErrorInfo& info) {
-  JsonObject body;
-  JsonObject error = error_object(info);
-  body["object"] = "error";
-  body["message"] = info.message;
-  body["type"] = error["type"];
-  body["param"] = error["param"];
-  body["code"] = info.status;
-  body["error"] = std::move(error);
-  return body;
-}
-
 constexpr std::string_view kFieldPrefix = "gen_config.";
 
 /// The path that begins a message: "messages[0].content: found null; ...".
@@ -125,20 +80,16 @@ ApiErrorInfo current_api_error() {
 }
 
 JsonObject error_object(const ApiErrorInfo& info) {
-  JsonObject error;
-  error["message"] = info.message;
-  error["type"] = error_type(info.status);
-  error["param"] = info.param.empty() ? Json(nullptr) : Json(info.param);
-  error["code"] = info.code.empty() ? usual_code(info.status) : info.code;
-  return error;
+  return http::openai_error(info.status, info.message, info.param, info.code);
 }
 
 http::Response error_response(const http::Request& request, const ApiErrorInfo& info) {
   http::Response response;
   response.status = info.status;
-  response.body = to_json_text(http::error_format(request) == http::ErrorFormat::kAnthropic
-                                   ? http::anthropic_error(info.status, info.message)
-                                   : openai_error(info));
+  response.body =
+      to_json_text(http::error_format(request) == http::ErrorFormat::kAnthropic
+                       ? http::anthropic_error(info.status, info.message)
+                       : http::openai_error_body(info.status, info.message, info.param, info.code));
   if (info.status == 401) response.headers.add("WWW-Authenticate", "Bearer");
   if (!info.allow.empty()) response.headers.add("Allow", info.allow);
   if (info.retry_after_s > 0) response.headers.add("Retry-After", std::to_string(info.retry_after_s));

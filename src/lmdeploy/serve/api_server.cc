@@ -13,7 +13,7 @@ namespace lmdeploy {
 namespace {
 
 /// Throws ApiError: 404 that names the path, or 405 with the methods that there are.
-const Route& find_route(const http::Request& request) {
+const Route& find_route(const http::Request& request, bool show_docs) {
   std::string methods;
   for (const Route& route : routes()) {
     if (!is_path_of(route, request.url.path)) continue;
@@ -28,8 +28,8 @@ const Route& find_route(const http::Request& request) {
     info.allow = methods;
     throw ApiError(std::move(info));
   }
-  throw ApiError(
-      {404, cat("there is no ", request.url.path, " here; /openapi.json lists what there is"), {}, {}});
+  const char* const list = show_docs ? "; /openapi.json lists what there is" : "";
+  throw ApiError({404, cat("there is no ", request.url.path, " here", list), {}, {}});
 }
 
 void log_access(const http::AccessRecord& record) {
@@ -78,7 +78,7 @@ http::Task<> ApiServer::dispatch(http::Exchange& exchange) {
   const Route* route = nullptr;
   std::optional<ApiErrorInfo> unknown;
   try {
-    route = &find_route(request);
+    route = &find_route(request, service_.options().show_docs);
   } catch (const ApiError& error) {
     unknown = error.info();
   }

@@ -1,17 +1,17 @@
-// Server-sent events (HTML standard, 9.2), as OpenAI streams them.
+// Server-sent events as this server streams them.
 #pragma once
 
 #include <string>
 
 #include "lmdeploy/core/json.h"
 #include "lmdeploy/http/message.h"
+#include "lmdeploy/http/sse.h"
 #include "lmdeploy/serve/api_error.h"
 
 namespace lmdeploy {
 
-inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
-
-inline std::string sse_event(const Json& value) { return "data: " + to_json_text(value) + "\n\n"; }
+using http::kDoneEvent;
+using http::sse_event;
 
 /// What a stream says when it breaks off: {"error": {...}}.
 inline std::string sse_error(const ApiErrorInfo& info) {

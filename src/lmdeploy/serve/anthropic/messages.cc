@@ -124,9 +124,7 @@ JsonObject message_head(const MessagesRequest& request, JsonArray content, const
   return message;
 }
 
-std::string event(const JsonObject& data) {
-  return cat("event: ", std::string(data.at("type").as_string()), "\n", sse_event(data));
-}
+std::string event(const JsonObject& data) { return http::sse_named_event(data); }
 
 /// The events of a streamed answer: blocks open and close as thoughts, text and calls follow each other.
 class MessageStream {

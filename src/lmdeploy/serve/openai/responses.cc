@@ -1,6 +1,7 @@
 // POST /v1/responses: OpenAI's newer protocol, without storing anything.
 #include <utility>
 
+#include "lmdeploy/http/error_format.h"
 #include "lmdeploy/http/request_id.h"
 #include "lmdeploy/serve/json_answer.h"
 #include "lmdeploy/serve/openai/responses_request.h"
@@ -91,13 +92,8 @@ class ResponseWriter {
   }
 
   std::string fail(const ApiErrorInfo& info) {
-    JsonObject response = json("failed");
-    JsonObject error;
-    error["code"] = "server_error";
-    error["message"] = info.message;
-    response["error"] = std::move(error);
     JsonObject data;
-    data["response"] = std::move(response);
+    data["response"] = http::failed_response(json("failed"), info.message);
     return event("response.failed", std::move(data));
   }
 
@@ -170,7 +166,7 @@ class ResponseWriter {
     whole["type"] = type;
     whole["sequence_number"] = sequence_++;
     for (auto& entry : data) whole[entry.key()] = std::move(entry.value());
-    return cat("event: ", type, "\n", sse_event(whole));
+    return http::sse_named_event(whole);
   }
 
   /// {"item_id", "output_index", "content_index"} of the item that is open.

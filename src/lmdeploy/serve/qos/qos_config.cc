@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
+#include <map>
 
 #include "lmdeploy/core/error.h"
 
@@ -56,6 +57,18 @@ QosGroup parse_group(const std::string& name, const JsonObject& map, const std::
   return group;
 }
 
+/// "default" stands for all whom nobody names, so each group may have one.
+void refuse_users_of_two_groups(const std::vector<QosGroup>& groups, const std::string& where) {
+  std::map<std::string, std::string> group_of;
+  for (const QosGroup& group : groups)
+    for (const QosUser& user : group.users) {
+      const auto [known, added] = group_of.emplace(user.id, group.name);
+      if (!added && user.id != "default")
+        refuse(where, cat("the user \"", user.id, "\" is in two groups, \"", known->second, "\" and \"",
+                          group.name, "\""));
+    }
+}
+
 }  // namespace
 
 QosConfig parse_qos_config(const Json& value, const std::string& where) {
@@ -82,6 +95,7 @@ QosConfig parse_qos_config(const Json& value, const std::string& where) {
     if (std::count_if(config.groups.begin(), config.groups.end(), same) != 1)
       refuse(where, cat("group \"", std::string(key), "\" must be in \"user_groups\" once"));
   }
+  refuse_users_of_two_groups(config.groups, where);
   return config;
 }
 

@@ -28,6 +28,16 @@ TEST(QosConfig, SwitchedOffNeedsNothingElse) {
   EXPECT_FALSE(parse(R"({"enable_user_qos": 0, "user_groups": 3})").enabled);
 }
 
+TEST(QosConfig, AUserBelongsToOneGroup) {
+  const auto with = [](const std::string& id) {
+    const std::string users = R"([{"id": ")" + id + R"(", "quota_pct": 1}])";
+    return R"({"user_groups": ["G", "H"], "user_group_map": {"G": )" + users + R"(, "H": )" + users + "}}";
+  };
+  expect_error(ErrorCode::kInvalidData, {"qos.json", "user \"a\" is in two groups, \"G\" and \"H\""},
+               [&] { parse(with("a")); });
+  EXPECT_EQ(parse(with("default")).groups.size(), 2u);
+}
+
 TEST(QosConfig, BadInput) {
   const auto refuses = [](const std::string& text, std::vector<std::string> words) {
     words.emplace_back("qos.json");

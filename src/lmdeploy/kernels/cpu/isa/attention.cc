@@ -19,8 +19,9 @@ struct Params {
 };
 
 struct Scratch {
-  float* keys;    // [kTileKeys / 16][head_dim][16]: K of a tile
-  float* rows;    // [kTileKeys][value_stride]: a tile of K or V as f32, where it must be widened
+  float* keys;  // [kTileKeys / 16][head_dim][16]: K of a tile, or of one panel
+  float*
+      rows;  // [kTileKeys][value_stride]: a tile of V as f32, or rows of the cache that do not lie together
   float* scores;  // [16][kTileKeys]
   Params k[2];    // of codes: of the parts of the keys
   Params v;
@@ -42,10 +43,18 @@ struct Rows {
   int64_t stride;
 };
 
-/// A tile of V: widened, or codes that are widened where they are used.
+/// The keys of a tile: panels made for all of them, or rows of the cache from which each is made when it is
+/// used.
+struct Keys {
+  const std::byte* rows = nullptr;
+  const std::byte* next = nullptr;  // of the next tile, asked for meanwhile
+};
+
+/// A tile of V: widened, or rows of the cache that are widened where they are used.
 struct Values {
-  Rows rows;
-  const std::byte* codes = nullptr;
+  Rows widened = {};
+  const std::byte* rows = nullptr;
+  const std::byte* next = nullptr;  // of the next tile, asked for meanwhile
 };
 
 LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
@@ -173,22 +182,11 @@ void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_
   });
 }
 
-/// keys[j / 16][d][j % 16] = rows[j][d] for j in `range`, and some more to fill vectors.
-void transpose_keys(float* keys, Rows rows, int64_t head_dim, Range range) {
-  for (int64_t j = range.begin / kSquare * kSquare; j < range.end; j += kSquare) {
-    float* panel = keys + j / 16 * head_dim * 16 + j % 16;
-    int64_t d = 0;
-    for (; d + kSquare <= head_dim; d += kSquare)
-      transpose_square(panel + d * 16, 16, rows.data + j * rows.stride + d, rows.stride);
-    for (; d < head_dim; ++d)
-      for (int64_t i = 0; i < kSquare; ++i) panel[d * 16 + i] = rows.data[(j + i) * rows.stride + d];
-  }
-}
-
-/// The rows of a tile of codes, s.row_bytes apart, with some bytes to read after the last: where they lie, or
-/// in `copy`. Rows that are not of `keys` may hold anything.
-const std::byte* gather_codes(std::byte* copy, const AttentionSpan& s, const std::byte* cache,
-                              int64_t tile_key, Range keys) {
+/// The rows of a tile, s.row_bytes apart, with some bytes to read after the last: where they lie, or in
+/// `copy`. Rows that are not of `keys` may hold anything.
+const std::byte* gather_rows(float* scratch, const AttentionSpan& s, const std::byte* cache, int64_t tile_key,
+                             Range keys) {
+  auto* copy = reinterpret_cast<std::byte*>(scratch);
   const std::byte* rows = copy;
   for_runs(s, cache, tile_key, keys, [&](int64_t first, CachedRows run) {
     if (s.block_len % kTileKeys == 0) {
@@ -209,22 +207,52 @@ LMD_INLINE void widen_columns(float* panel, const uint8_t (&columns)[kByteColumn
       store(panel + i * 16 + lane, code_of<kBits>(load_as<VecU8>(&columns[i][lane])));
 }
 
-/// transpose_keys() of codes, for all of a panel.
-void transpose_codes(float* keys, const AttentionSpan& s, const std::byte* rows, Range range) {
+void transpose_codes(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* next) {
   const auto at_most = [](int64_t n) { return n < kByteColumns ? n : kByteColumns; };
-  for (int64_t j = range.begin / 16 * 16; j < range.end; j += 16) {
-    for (int64_t d = 0; d < s.row_bytes; d += kByteColumns) {
-      uint8_t columns[kByteColumns][16];
-      transpose_bytes(columns, rows + j * s.row_bytes + d, s.row_bytes);
-      float* panel = keys + j * s.head_dim + d * 16;
-      if (s.kind == CacheKind::kU8) {
-        widen_columns<Bits::kAll>(panel, columns, at_most(s.row_bytes - d));
-      } else {
-        widen_columns<Bits::kLow>(panel, columns, at_most(s.row_bytes - d));
-        widen_columns<Bits::kHigh>(panel + s.row_bytes * 16, columns, at_most(s.head_dim - s.row_bytes - d));
-      }
+  for (int64_t d = 0; d < s.row_bytes; d += kByteColumns, panel += kByteColumns * 16) {
+    uint8_t columns[kByteColumns][16];
+    transpose_bytes(columns, rows + d, s.row_bytes);
+    if (next != nullptr && d % 64 == 0)
+      for (int64_t i = 0; i < 16; ++i) __builtin_prefetch(next + i * s.row_bytes + d);
+    if (s.kind == CacheKind::kU8) {
+      widen_columns<Bits::kAll>(panel, columns, at_most(s.row_bytes - d));
+    } else {
+      widen_columns<Bits::kLow>(panel, columns, at_most(s.row_bytes - d));
+      widen_columns<Bits::kHigh>(panel + s.row_bytes * 16, columns, at_most(s.head_dim - s.row_bytes - d));
     }
   }
+}
+
+template <CacheKind kKind>
+LMD_INLINE SquareRow load_square_row(const std::byte* p) {
+  if constexpr (kKind == CacheKind::kF32) return load_as<SquareRow>(p);
+  return kKind == CacheKind::kF16 ? square_row_of_f16(p) : square_row_of_bf16(p);
+}
+template <CacheKind kKind>
+void transpose_floats(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* next) {
+  constexpr int64_t kBytes = kKind == CacheKind::kF32 ? 4 : 2;  // of an element
+  const int64_t whole = s.head_dim / kSquare * kSquare;
+  for (int64_t first = 0; first < 16; first += kSquare) {
+    const std::byte* from = rows + first * s.row_bytes;
+    for (int64_t d = 0; d < whole; d += kSquare) {
+      if (next != nullptr && d * kBytes % 64 == 0)
+        for (int64_t i = 0; i < kSquare; ++i)
+          __builtin_prefetch(next + (first + i) * s.row_bytes + d * kBytes);
+      transpose_square(panel + d * 16 + first,
+                       [&](int i) { return load_square_row<kKind>(from + i * s.row_bytes + d * kBytes); });
+    }
+  }
+  for (int64_t i = 0; i < 16; ++i)
+    for (int64_t d = whole; d < s.head_dim; ++d)
+      widen(panel + d * 16 + i, kKind, rows + i * s.row_bytes + d * kBytes, 1);
+}
+
+/// panel[d][j] = element or code d of row j of 16 rows, s.row_bytes apart. Asks for those at `next`, if any.
+void transpose_panel(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* next) {
+  if (is_coded(s.kind)) return transpose_codes(panel, s, rows, next);
+  if (s.kind == CacheKind::kF16) return transpose_floats<CacheKind::kF16>(panel, s, rows, next);
+  if (s.kind == CacheKind::kBF16) return transpose_floats<CacheKind::kBF16>(panel, s, rows, next);
+  transpose_floats<CacheKind::kF32>(panel, s, rows, next);
 }
 
 /// Scales and mins of a tile's rows, which have `parts` pairs each.
@@ -301,17 +329,29 @@ float soften(float* scores, Range seen, float scale, float& max, float& sum) {
   return shrink;
 }
 
-/// Sixteen columns of the rows of a tile of V: as f32, or codes where they lie.
+/// Sixteen columns of the rows of a tile of V: as f32, or halves or codes where they lie.
 struct FloatColumns {
   const float* data;
   int64_t stride;
   LMD_INLINE Row16 operator()(int64_t row) const { return load16(data + row * stride); }
 };
+template <CacheKind kKind>
+struct HalfColumns {
+  const std::byte* data;
+  int64_t stride;
+  const std::byte* next;
+  LMD_INLINE Row16 operator()(int64_t row) const {
+    __builtin_prefetch(next + row * stride);
+    return kKind == CacheKind::kF16 ? load16_f16(data + row * stride) : load16_bf16(data + row * stride);
+  }
+};
 template <Bits kBits>
 struct CodeColumns {
   const std::byte* data;
   int64_t stride;
+  const std::byte* next;
   LMD_INLINE Row16 operator()(int64_t row) const {
+    __builtin_prefetch(next + row * stride);
     Row16 r;
     for (int i = 0; i < kVecs; ++i) r.v[i] = code_of<kBits>(load_as<VecU8>(data + row * stride + i * kLanes));
     return r;
@@ -345,14 +385,22 @@ LMD_INLINE void sum_values(Row16 (&sums)[T], const Columns& columns, const float
 template <int T>
 LMD_INLINE void sum_columns(Row16 (&sums)[T], const AttentionSpan& s, const Values& v, int64_t d,
                             const float* weights, const Range (&seen)[T]) {
-  if (v.codes == nullptr)
-    sum_values<T>(sums, FloatColumns{v.rows.data + d, v.rows.stride}, weights, seen);
+  if (v.rows == nullptr)
+    sum_values<T>(sums, FloatColumns{v.widened.data + d, v.widened.stride}, weights, seen);
+  else if (s.kind == CacheKind::kF16)
+    sum_values<T>(sums, HalfColumns<CacheKind::kF16>{v.rows + 2 * d, s.row_bytes, v.next + 2 * d}, weights,
+                  seen);
+  else if (s.kind == CacheKind::kBF16)
+    sum_values<T>(sums, HalfColumns<CacheKind::kBF16>{v.rows + 2 * d, s.row_bytes, v.next + 2 * d}, weights,
+                  seen);
   else if (s.kind == CacheKind::kU8)
-    sum_values<T>(sums, CodeColumns<Bits::kAll>{v.codes + d, s.row_bytes}, weights, seen);
+    sum_values<T>(sums, CodeColumns<Bits::kAll>{v.rows + d, s.row_bytes, v.next + d}, weights, seen);
   else if (d < s.row_bytes)
-    sum_values<T>(sums, CodeColumns<Bits::kLow>{v.codes + d, s.row_bytes}, weights, seen);
+    sum_values<T>(sums, CodeColumns<Bits::kLow>{v.rows + d, s.row_bytes, v.next + d}, weights, seen);
   else
-    sum_values<T>(sums, CodeColumns<Bits::kHigh>{v.codes + d - s.row_bytes, s.row_bytes}, weights, seen);
+    sum_values<T>(sums,
+                  CodeColumns<Bits::kHigh>{v.rows + d - s.row_bytes, s.row_bytes, v.next + d - s.row_bytes},
+                  weights, seen);
 }
 
 /// Scores of the codes of a panel of keys become those of the keys.
@@ -368,15 +416,18 @@ LMD_INLINE void decode_scores(Row16 (&scores)[T], Params params, int64_t panel, 
 
 /// Queries [first, first + T) times the tile of n keys that begins at `tile_key`.
 template <int T>
-void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Values& v, int64_t first,
-                 int64_t tile_key, int64_t n) {
+void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Keys& k, const Values& v,
+                 int64_t first, int64_t tile_key, int64_t n) {
   Range seen[T];
   for (int t = 0; t < T; ++t) seen[t] = seen_keys(s, first + t, tile_key, n);
   const float* q = s.q + first * s.head_dim;
   const float* q_sums = s.q + s.num_queries * s.head_dim + first;
   const int64_t first_part = s.key_parts == 2 ? s.row_bytes : s.head_dim;
   for (int64_t panel = seen[0].begin / 16; panel * 16 < seen[T - 1].end; ++panel) {
-    const float* keys = scratch.keys + panel * s.head_dim * 16;
+    const float* keys = scratch.keys + (k.rows == nullptr ? panel * s.head_dim * 16 : 0);
+    if (k.rows != nullptr)
+      transpose_panel(scratch.keys, s, k.rows + panel * 16 * s.row_bytes,
+                      k.next == nullptr ? nullptr : k.next + panel * 16 * s.row_bytes);
     Row16 sums[T];
     multiply<T>(sums, keys, 16, q, first_part);
     if (is_coded(s.kind)) decode_scores<T>(sums, scratch.k[0], panel, q_sums);
@@ -414,18 +465,49 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Values& v
 
 /// attend_tile for T = `size`, which is in [1, kMax].
 template <int kMax>
-LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, const Values& v,
-                               int64_t first, int64_t tile_key, int64_t n) {
+LMD_INLINE void attend_tile_of(int64_t size, const AttentionSpan& s, const Scratch& scratch, const Keys& k,
+                               const Values& v, int64_t first, int64_t tile_key, int64_t n) {
   if constexpr (kMax > 1) {
-    if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, v, first, tile_key, n);
+    if (size != kMax) return attend_tile_of<kMax - 1>(size, s, scratch, k, v, first, tile_key, n);
   }
-  attend_tile<kMax>(s, scratch, v, first, tile_key, n);
+  attend_tile<kMax>(s, scratch, k, v, first, tile_key, n);
 }
 
 float sum_of(const float* x, int64_t n) {
   VecF sum{};
   for (int64_t i = 0; i < n; i += kLanes) sum += load(x + i, n - i);
   return reduce_add(sum);
+}
+
+/// Whether the rows of a tile lie together and are used once, by one tile of queries: then what is made of
+/// them need not leave the first cache, and the next tile's are asked for one by one, meanwhile. (Asked for
+/// at once they come no sooner than without.)
+LMD_INLINE bool streams_rows(const AttentionSpan& s, int64_t num_query_tiles) {
+  return num_query_tiles == 1 && s.block_len % kTileKeys == 0;
+}
+
+/// The rows of the tile at `tile_key`; nullptr where the span ends before.
+const std::byte* rows_of_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key) {
+  return tile_key < s.end_key ? gather_rows(nullptr, s, cache, tile_key, {0, 1}) : nullptr;
+}
+
+Keys make_keys(const Scratch& scratch, const AttentionSpan& s, int64_t tile_key, Range keys,
+               int64_t num_query_tiles) {
+  if (streams_rows(s, num_query_tiles))
+    return {rows_of_tile(s, s.k, tile_key), rows_of_tile(s, s.k, tile_key + kTileKeys)};
+  const std::byte* rows = gather_rows(scratch.rows, s, s.k, tile_key, keys);
+  for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16)
+    transpose_panel(scratch.keys + j * s.head_dim, s, rows + j * s.row_bytes, nullptr);
+  return {};
+}
+Values make_values(const Scratch& scratch, const AttentionSpan& s, int64_t tile_key, Range keys,
+                   int64_t num_query_tiles) {
+  const bool whole_vectors = is_coded(s.kind) ? s.row_bytes % 16 == 0 : s.head_dim % 16 == 0;
+  if (!streams_rows(s, num_query_tiles) || !whole_vectors || s.kind == CacheKind::kF32)
+    return {.widened = load_tile(scratch.rows, s, s.v, tile_key, keys)};
+  const std::byte* rows = rows_of_tile(s, s.v, tile_key);
+  const std::byte* next = rows_of_tile(s, s.v, tile_key + kTileKeys);
+  return {.rows = rows, .next = next == nullptr ? rows : next};
 }
 
 LMD_INLINE int64_t num_query_tiles(int64_t num_queries) {
@@ -471,28 +553,21 @@ void attention_span(const AttentionSpan& s) {
   };
   for (int64_t key = s.first_key / kTileKeys * kTileKeys; key < s.end_key; key += kTileKeys) {
     const Range keys = wanted(key);
-    if (s.v != s.k) prefetch_tile(s, s.v, key, keys);
-    Values v;
+    const bool streams = streams_rows(s, num_tiles);
+    if (s.v != s.k && !streams) prefetch_tile(s, s.v, key, keys);
     if (is_coded(s.kind)) {
-      auto* copy = reinterpret_cast<std::byte*>(scratch.rows);
-      transpose_codes(scratch.keys, s, gather_codes(copy, s, s.k, key, keys), keys);
       load_params(scratch.k, s.key_parts, s, s.k, key, keys);
       load_params(&scratch.v, 1, s, s.v, key, keys);
-      if (num_tiles == 1 && s.row_bytes % 16 == 0)
-        v.codes = gather_codes(copy, s, s.v, key, keys);
-      else
-        v.rows = load_tile(scratch.rows, s, s.v, key, keys);
-    } else {
-      v.rows = load_tile(scratch.rows, s, s.k, key, keys);
-      transpose_keys(scratch.keys, v.rows, s.head_dim, keys);
-      if (s.v != s.k) v.rows = load_tile(scratch.rows, s, s.v, key, keys);
     }
-    if (key + kTileKeys < s.end_key) prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
+    const Keys k = make_keys(scratch, s, key, keys, num_tiles);
+    const Values v = make_values(scratch, s, key, keys, num_tiles);
+    if (!streams && key + kTileKeys < s.end_key)
+      prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const int64_t begin = tile_begin(tile, s.num_queries, num_tiles);
       const int64_t end = tile_begin(tile + 1, s.num_queries, num_tiles);
       if (seen_keys(s, begin, key, keys.end).begin < seen_keys(s, end - 1, key, keys.end).end)
-        attend_tile_of<kTokenTile>(end - begin, s, scratch, v, begin, key, keys.end);
+        attend_tile_of<kTokenTile>(end - begin, s, scratch, k, v, begin, key, keys.end);
     }
   }
 }

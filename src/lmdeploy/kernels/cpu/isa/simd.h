@@ -267,6 +267,11 @@ LMD_INLINE Row16 load16_f16(const std::byte* p) {
   for (int i = 0; i < kVecs; ++i) r.v[i] = f16_to_f32(load_as<VecU16>(p + i * 2 * kLanes));
   return r;
 }
+LMD_INLINE Row16 load16_bf16(const std::byte* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = bf16_to_f32(load_as<VecU16>(p + i * 2 * kLanes));
+  return r;
+}
 LMD_INLINE Row16 load16_i8(const std::byte* p) {
   Row16 r;
   for (int i = 0; i < kVecs; ++i) r.v[i] = to_f32(widen(load_as<VecI8>(p + i * kLanes)));
@@ -345,14 +350,16 @@ LMD_INLINE void transpose_bytes(uint8_t (&columns)[kByteColumns][16], const std:
 
 #if LMDEPLOY_ISA_LEVEL > 0
 constexpr int kSquare = 8;
+typedef float SquareRow __attribute__((vector_size(32)));
 
-/// dst[j * dst_stride + i] = src[i * src_stride + j] for i, j in [0, kSquare)
-LMD_INLINE void transpose_square(float* dst, int64_t dst_stride, const float* src, int64_t src_stride) {
-  __m256 row[8], pair[8], quad[8];
-  for (int i = 0; i < 8; ++i) row[i] = load_as<__m256>(src + i * src_stride);
+/// dst[j * 16 + i] = row(i)[j] for i, j in [0, kSquare)
+template <typename Row>
+LMD_INLINE void transpose_square(float* dst, const Row& row) {
+  __m256 pair[8], quad[8];
   for (int i = 0; i < 8; i += 2) {
-    pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
-    pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+    const auto a = (__m256)row(i), b = (__m256)row(i + 1);
+    pair[i] = _mm256_unpacklo_ps(a, b);
+    pair[i + 1] = _mm256_unpackhi_ps(a, b);
   }
   for (int i = 0; i < 8; i += 4) {
     quad[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
@@ -361,26 +368,34 @@ LMD_INLINE void transpose_square(float* dst, int64_t dst_stride, const float* sr
     quad[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
   }
   for (int i = 0; i < 4; ++i) {
-    store_as(dst + i * dst_stride, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20));
-    store_as(dst + (i + 4) * dst_stride, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31));
+    store_as(dst + i * 16, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20));
+    store_as(dst + (i + 4) * 16, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31));
   }
+}
+LMD_INLINE SquareRow square_row_of_f16(const std::byte* p) {
+  return (SquareRow)_mm256_cvtph_ps(load_as<__m128i>(p));
+}
+LMD_INLINE SquareRow square_row_of_bf16(const std::byte* p) {
+  return (SquareRow)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_as<__m128i>(p)), 16);
 }
 #else
 constexpr int kSquare = 4;
+typedef VecF SquareRow;
 
-/// dst[j * dst_stride + i] = src[i * src_stride + j] for i, j in [0, kSquare)
-LMD_INLINE void transpose_square(float* dst, int64_t dst_stride, const float* src, int64_t src_stride) {
-  VecF row[4];
-  for (int i = 0; i < 4; ++i) row[i] = load(src + i * src_stride);
-  const VecF low01 = __builtin_shuffle(row[0], row[1], VecI{0, 4, 1, 5});
-  const VecF high01 = __builtin_shuffle(row[0], row[1], VecI{2, 6, 3, 7});
-  const VecF low23 = __builtin_shuffle(row[2], row[3], VecI{0, 4, 1, 5});
-  const VecF high23 = __builtin_shuffle(row[2], row[3], VecI{2, 6, 3, 7});
+/// dst[j * 16 + i] = row(i)[j] for i, j in [0, kSquare)
+template <typename Row>
+LMD_INLINE void transpose_square(float* dst, const Row& row) {
+  const VecF low01 = __builtin_shuffle(row(0), row(1), VecI{0, 4, 1, 5});
+  const VecF high01 = __builtin_shuffle(row(0), row(1), VecI{2, 6, 3, 7});
+  const VecF low23 = __builtin_shuffle(row(2), row(3), VecI{0, 4, 1, 5});
+  const VecF high23 = __builtin_shuffle(row(2), row(3), VecI{2, 6, 3, 7});
   store(dst, __builtin_shuffle(low01, low23, VecI{0, 1, 4, 5}));
-  store(dst + dst_stride, __builtin_shuffle(low01, low23, VecI{2, 3, 6, 7}));
-  store(dst + 2 * dst_stride, __builtin_shuffle(high01, high23, VecI{0, 1, 4, 5}));
-  store(dst + 3 * dst_stride, __builtin_shuffle(high01, high23, VecI{2, 3, 6, 7}));
+  store(dst + 16, __builtin_shuffle(low01, low23, VecI{2, 3, 6, 7}));
+  store(dst + 32, __builtin_shuffle(high01, high23, VecI{0, 1, 4, 5}));
+  store(dst + 48, __builtin_shuffle(high01, high23, VecI{2, 3, 6, 7}));
 }
+LMD_INLINE SquareRow square_row_of_f16(const std::byte* p) { return f16_to_f32(load_as<VecU16>(p)); }
+LMD_INLINE SquareRow square_row_of_bf16(const std::byte* p) { return bf16_to_f32(load_as<VecU16>(p)); }
 #endif
 
 }  // namespace

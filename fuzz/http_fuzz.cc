@@ -70,7 +70,7 @@ http::Server& server() {
         options,
         [](http::Exchange& exchange) -> http::Task<> {
           http::Response response;
-          response.headers = proxy::headers_to_node(exchange.request(), false);
+          response.headers = proxy::headers_to_node(exchange.request(), false, "fuzz");
           response.body = exchange.request().body + exchange.request().url.path;
           co_await exchange.respond(std::move(response));
         },

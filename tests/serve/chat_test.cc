@@ -283,6 +283,7 @@ TEST(ChatRoute, TemplatesWithoutAPlaceForToolsRefuseThem) {
   EXPECT_EQ(error(refused).at("param"), "tools");
   EXPECT_NE(text(error(refused).at("message")).find("--chat-template"), std::string::npos);
   server.post_json(kChat, body_with(std::string(kTools) + R"(,"tool_choice":"none")"));
+  server.post_json(kChat, body_with(std::string(kTools) + R"(,"tool_choice":"required","max_tokens":1)"));
 }
 
 /// The request's own doing, before and after the first word.

@@ -352,7 +352,9 @@ void set_tools(ChatRequest& request, ToolChoice choice, const Service& service) 
 void encode_prompt(ChatRequest& request, const Pipeline& pipeline) {
   PromptPreview prompt =
       preview_prompt(pipeline, request.prompt, request.options, request.generation.prompt_field);
-  if (!request.options.tools.is_null() && !tells_of_tools(prompt.text, request, pipeline))
+  const std::optional<OutputParserOptions>& parser = request.generation.parser;
+  const bool must_call = parser && parser->only_calls;  // the format of the answer names the functions
+  if (!request.options.tools.is_null() && !must_call && !tells_of_tools(prompt.text, request, pipeline))
     refuse_field(
         "tools",
         "tools: the model's chat template has no place for them; use a model whose template has one, "

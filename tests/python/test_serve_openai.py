@@ -160,7 +160,7 @@ def test_f25_logit_bias(ask):
     for bias in ({"999999999": 1}, {"97": 101}, {"a": 1}, {"97": "much"}):
         with pytest.raises(openai.BadRequestError) as refusal:
             ask(logit_bias=bias)
-        assert refusal.value.param == "logit_bias"
+        assert refusal.value.param.startswith("logit_bias")
 
 
 @pytest.mark.parametrize("fields", [{}, {"max_tokens": 4}, {"stop": ["cd"]}, {"n": 2, "max_tokens": 4}])

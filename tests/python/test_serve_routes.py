@@ -39,6 +39,7 @@ def endless_server(endless_path, tmp_path):
 
 CURL = {
     ("GET", "/v1/models"): (None, '"letters"'),
+    ("GET", "/v1/models/{model}"): (None, '"id":"letters"'),
     ("POST", "/v1/chat/completions"): ({"messages": HELLO, "temperature": 0}, LETTERS),
     ("POST", "/v1/completions"): ({"prompt": "w", "temperature": 0}, '"xyz"'),
     ("POST", "/v1/embeddings"): ({"input": "a"}, "Unsupported by turbomind."),
@@ -50,6 +51,7 @@ CURL = {
     ("POST", "/v1/messages"): ({"messages": HELLO, "max_tokens": 99, "temperature": 0}, LETTERS),
     ("POST", "/v1/messages/count_tokens"): ({"messages": HELLO}, '{"input_tokens":'),
     ("GET", "/anthropic/v1/models"): (None, '"letters"'),
+    ("GET", "/anthropic/v1/models/{model}"): (None, '"id":"letters"'),
     ("POST", "/update_weights"): ({}, '"code":501'),
     ("POST", "/distserve/p2p_initialize"): ({}, '"code":501'),
     ("POST", "/distserve/p2p_connect"): ({}, '"code":501'),
@@ -79,7 +81,8 @@ def test_curl(server, route):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     body, wanted = CURL[route]
-    command = ["curl", "--silent", "--show-error", "--max-time", "30", "-X", route[0], server.url + route[1], "-H",
+    url = server.url + route[1].replace("{model}", "letters")
+    command = ["curl", "--silent", "--show-error", "--max-time", "30", "-X", route[0], url, "-H",
                "anthropic-version: 2023-06-01"]
     if body is not None:
         command += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]

@@ -110,6 +110,20 @@ std::unique_ptr<Model> load_draft_model(const PipelineConfig& config, const Toke
   return load_model(*open_checkpoint(path), kernels, options);
 }
 
+/// What the model will take at most; a KV pool is touched as it is used.
+void log_memory(const PipelineConfig& config, const Runtime& runtime) {
+  constexpr int kMiB = 20;
+  const Model& model = *runtime.model;
+  const EngineConfig& engine = runtime.engine->config();
+  const int64_t num_blocks = runtime.engine->stats().total_blocks;
+  const int64_t pool_bytes = num_blocks * model.kv_layout(engine.kv_dtype, engine.block_len).block_bytes();
+  LMD_LOG(kInfo, "loaded ", config.model_path, " on ", runtime.kernels->name(), ": ",
+          model.weight_bytes() >> kMiB, " MiB of weights, ", model.buffer_bytes() >> kMiB,
+          " MiB of buffers, up to ", pool_bytes >> kMiB, " MiB of KV cache (", num_blocks, " blocks of ",
+          engine.block_len, " tokens in ", kv_name(engine.kv_dtype), "), session_len ",
+          runtime.engine->session_len());
+}
+
 std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint,
                                       const Tokenizer* tokenizer) {
   auto runtime = std::make_shared<Runtime>();
@@ -120,10 +134,7 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
   const EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
   runtime->engine =
       std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());
-  LMD_LOG(kInfo, "loaded ", config.model_path, ": ", runtime->model->weight_bytes() >> 20,
-          " MiB of weights on ", runtime->kernels->name(), ", KV cache ",
-          runtime->engine->stats().total_blocks, " blocks of ", engine.block_len, " tokens in ",
-          kv_name(engine.kv_dtype), ", session_len ", runtime->engine->session_len());
+  log_memory(config, *runtime);
   return runtime;
 }
 

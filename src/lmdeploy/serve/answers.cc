@@ -88,8 +88,8 @@ bool Answers::all_finished() const { return std::ranges::all_of(answers_, &Answe
 
 http::Task<std::optional<AnswerPiece>> Answers::next() {
   std::optional<AnswerPiece> piece = co_await wait_for_piece();
-  const bool last = !piece || piece->error || all_finished();
-  if (last && on_end_) std::exchange(on_end_, nullptr)();
+  const bool failed = piece && piece->error;
+  if (on_end_ && (failed || !piece || all_finished())) std::exchange(on_end_, nullptr)(failed);
   co_return piece;
 }
 

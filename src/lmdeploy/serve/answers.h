@@ -71,9 +71,9 @@ class Answers {
   void add(Answer answer);
   /// Once it is set, all answers end with kAbort. It must set signal().
   void set_abort(std::shared_ptr<AbortSwitch> abort) { abort_ = std::move(abort); }
-  /// Called once: when none runs any more and their last words are about to be handed out. A client that has
-  /// the whole answer finds what the request held given back.
-  void set_on_end(std::function<void()> on_end) { on_end_ = std::move(on_end); }
+  /// Called once: when one has failed, or none runs any more and their last words are about to be handed out.
+  /// A client that has the whole answer finds what the request held given back.
+  void set_on_end(std::function<void(bool failed)> on_end) { on_end_ = std::move(on_end); }
   const http::Signal& signal() const { return signal_; }
   size_t size() const { return answers_.size(); }
   const Answer& operator[](size_t index) const { return answers_[index]; }
@@ -97,7 +97,7 @@ class Answers {
   std::vector<Answer> answers_;
   std::optional<AnswerPiece> first_;  // seen by wait_for_first()
   std::shared_ptr<AbortSwitch> abort_;
-  std::function<void()> on_end_;
+  std::function<void(bool)> on_end_;
   bool ended_ = false;  // the server's end has been told
   size_t turn_ = 0;     // whose turn to be asked it is
 };

@@ -106,7 +106,7 @@ http::Task<Generation> start_generation(Service& service, http::Exchange& exchan
     co_await exchange.offload(submit);
   answers->set_abort(entry.abort_switch());
   const RunningRequest running(std::move(place), std::move(entry));
-  answers->set_on_end([running] { running.give_back(); });
+  answers->set_on_end([running](bool) { running.give_back(); });
   co_return Generation(running, std::move(pipeline), std::move(answers));
 }
 

@@ -38,10 +38,12 @@ class InteractiveSessions {
           id_(other.id_),
           entry_(std::move(other.entry_)) {}
     Lease& operator=(Lease&&) = delete;
-    ~Lease() {
-      if (sessions_ != nullptr) sessions_->give_back(id_, entry_);
-    }
+    ~Lease() { give_back(); }
     ChatSession& session() { return entry_->session; }
+    /// Before the end of its life: session() is another's then.
+    void give_back() {
+      if (sessions_ != nullptr) std::exchange(sessions_, nullptr)->give_back(id_, entry_);
+    }
 
    private:
     InteractiveSessions* sessions_;

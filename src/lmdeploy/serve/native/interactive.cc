@@ -164,8 +164,11 @@ http::Task<> run_turn(Service& service, http::Exchange& exchange, InteractiveReq
                       /*one_call=*/false, RequestRecord(service.metrics(), exchange.request().arrival)));
   answers->set_abort(entry.abort_switch());
   const RunningRequest running(std::move(place), std::move(entry));
-  answers->set_on_end([running] { running.give_back(); });
   RunningTurn turn{std::move(pipeline), std::move(lease), std::move(answers), history_tokens};
+  turn.answers->set_on_end([&](bool failed) {
+    running.give_back();
+    if (request.keep && !failed) turn.lease.give_back();
+  });
   std::optional<ApiErrorInfo> failure;
   std::exception_ptr gone;
   try {

@@ -40,6 +40,8 @@ class Config {
     sizes.kv_heads = draw.between(1, wide ? 2 : 3);
     sizes.heads = sizes.kv_heads * (rules.grouped ? draw.between(1, wide ? 2 : 5) : 1);
     if (!rules.grouped && !wide) sizes.heads = sizes.kv_heads = draw.any<int64_t>({1, 3, 5, 6, 7});
+    constexpr int64_t kLeastHidden = 8;  // a norm of two elements leaves their order: rounding decides it
+    while (!rules.own_head_dim && sizes.heads * sizes.head_dim < kLeastHidden) sizes.head_dim *= 2;
     sizes.hidden = rules.own_head_dim ? draw.between(17, 75) : sizes.heads * sizes.head_dim;
     sizes.inner = draw.between(19, 90);
     sizes.vocab = draw.between(13, 211);

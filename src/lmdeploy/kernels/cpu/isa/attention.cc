@@ -20,8 +20,8 @@ struct Params {
 
 struct Scratch {
   float* keys;  // [kTileKeys / 16][head_dim][16]: K of a tile, or of one panel
-  float*
-      rows;  // [kTileKeys][value_stride]: a tile of V as f32, or rows of the cache that do not lie together
+  /// [kTileKeys][value_stride]: V of a tile as f32, or rows of the cache that do not lie together.
+  float* rows;
   float* scores;  // [16][kTileKeys]
   Params k[2];    // of codes: of the parts of the keys
   Params v;

@@ -85,13 +85,7 @@ struct FloatProduct {
           add_group<Panel>(totals[p][t], sums[p][t], scale, min, Panel::kHasMin ? x_sums[g * T + t] : 0);
       }
     }
-    for (int p = 0; p < P; ++p) {
-      for (int t = 0; t < T; ++t) {
-        float total[kPanelRows];
-        store16(total, totals[p][t]);
-        write_out(r, first_panel + p, first_token + t, total);
-      }
-    }
+    write_totals(r, first_panel, first_token, totals);
   }
 };
 

@@ -45,13 +45,7 @@ struct BF16Product {
       for (int p = 0; p < P; ++p)
         for (int t = 0; t < T; ++t) totals[p][t] = totals[p][t] + sums[p][t];
     }
-    for (int p = 0; p < P; ++p) {
-      for (int t = 0; t < T; ++t) {
-        float total[kPanelRows];
-        store16(total, totals[p][t]);
-        write_out(r, first_panel + p, first_token + t, total);
-      }
-    }
+    write_totals(r, first_panel, first_token, totals);
   }
 };
 

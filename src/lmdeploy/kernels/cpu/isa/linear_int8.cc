@@ -118,13 +118,7 @@ struct Int8Product {
         for (int t = 0; t < T; ++t) add_group<T>(totals[p][t], sums[t], scale, min, group, t);
       }
     }
-    for (int p = 0; p < P; ++p) {
-      for (int t = 0; t < T; ++t) {
-        float total[kPanelRows];
-        store16(total, totals[p][t]);
-        write_out(r, first_panel + p, first_token + t, total);
-      }
-    }
+    write_totals(r, first_panel, first_token, totals);
   }
 };
 

@@ -22,6 +22,19 @@ void write_out(const LinearRange& r, int64_t panel, int64_t token, const float* 
   }
 }
 
+/// Those of P panels and T tokens.
+template <int P, int T>
+LMD_INLINE void write_totals(const LinearRange& r, int64_t first_panel, int64_t first_token,
+                             const Row16 (&totals)[P][T]) {
+  for (int p = 0; p < P; ++p) {
+    for (int t = 0; t < T; ++t) {
+      float total[kPanelRows];
+      store16(total, totals[p][t]);
+      write_out(r, first_panel + p, first_token + t, total);
+    }
+  }
+}
+
 /// Panels side by side: enough that the additions of different sums hide each other's latency.
 template <int T>
 constexpr int panels_at_once() {

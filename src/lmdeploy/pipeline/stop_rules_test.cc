@@ -52,7 +52,7 @@ TEST(StopRules, BadWordsWithAndWithoutSpace) {
 TEST(StopRules, ManyBadWordsAreThoseThatNoOtherCovers) {
   const ScriptedTokenizer tokenizer({{"a"}, {"b"}, {"c"}, {" "}});
   std::vector<std::string> words;
-  for (int number = 0; number < 200000; ++number) {  // all words of three letters and up, over a, b and c
+  for (int number = 0; number < 200000; ++number) {  // all of four letters and up that end in b or c
     std::string word;
     for (int rest = number + 27; rest > 0; rest /= 3) word += static_cast<char>('a' + rest % 3);
     words.push_back(word);

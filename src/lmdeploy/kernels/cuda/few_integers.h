@@ -12,7 +12,8 @@ constexpr int kMostIntegerTokens = 64;
 /// For up to 16 tokens at a time. The format has kBits; x is of T, with rows of whole 16 bytes. With args.glu
 /// half the rows are a multiple of 16. A token's bits are the same in any company.
 template <typename T, int kBits>
-void run_few_integers(const FewTokensArgs& args, const IntegerFormat& format, cudaStream_t stream);
+void run_few_integers(const FewTokensArgs& args, const IntegerFormat& format, const DeviceLimits& device,
+                      cudaStream_t stream);
 
 /// The same of all experts; args.weight and args.bias are not looked at.
 template <typename T, int kBits>

@@ -2,7 +2,8 @@
 #include "lmdeploy/kernels/cuda/few_integers.cuh"
 
 namespace lmdeploy::cuda {
-template void run_few_integers<__half, 4>(const FewTokensArgs&, const IntegerFormat&, cudaStream_t);
+template void run_few_integers<__half, 4>(const FewTokensArgs&, const IntegerFormat&, const DeviceLimits&,
+                                          cudaStream_t);
 template void run_expert_integers<__half, 4>(const FewTokensArgs&, const ExpertWeights&, const IntegerFormat&,
                                              cudaStream_t);
 }  // namespace lmdeploy::cuda

@@ -24,11 +24,10 @@ struct FewTokensArgs {
 };
 
 constexpr int kMostFewTokens = 16;
-constexpr int64_t kMostFewTokensRows = int64_t{65535} * 16;
 
 /// x and weight are of T, with rows of whole 16 bytes. A token's results are the same bits whatever else is
-/// in x; beyond kMostFewTokens that is its only merit. At most kMostFewTokensRows rows.
+/// in x; beyond kMostFewTokens that is its only merit.
 template <typename T>
-void run_few_tokens(const FewTokensArgs& args, cudaStream_t stream);
+void run_few_tokens(const FewTokensArgs& args, const DeviceLimits& device, cudaStream_t stream);
 
 }  // namespace lmdeploy::cuda

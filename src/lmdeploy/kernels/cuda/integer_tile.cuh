@@ -75,43 +75,45 @@ __device__ uint32_t e4m3_pair(const uint32_t* words, int p) {
   return *reinterpret_cast<const uint32_t*>(&result);
 }
 
-/// kDepth units are on their way from memory at once. All lanes of the warp do the same.
-template <typename T, typename W, int kTokenTiles, int kDepth>
-class IntegerTile {
+/// A warp's unit of a tile, in registers.
+template <typename T, typename W>
+class IntegerUnit {
   static constexpr bool kMins = W::kScale == GroupScale::kScaleMin;
-  static constexpr int kChains = kTokenTiles == 1 ? 2 : 1;  // of products, one waiting for the other
 
  public:
-  /// Unit `first` of the tile that begins at `tile`, then each `step` further on, up to `end`.
-  __device__ IntegerTile(const std::byte* tile, int first, int step, int end)
-      : next_(first), step_(step), end_(end), codes_(tile + int64_t{first} * W::kUnitBytes) {
+  /// From memory that nobody writes.
+  __device__ void load(const std::byte* unit) {
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) load_next(d);
+    for (int i = 0; i < W::kLoads; ++i) codes_[i] = load_weights(unit + i * 512 + lane() * 16);
+    load_scales(unit);
+  }
+  __device__ void load_shared(uint32_t unit) {
+#pragma unroll
+    for (int i = 0; i < W::kLoads; ++i)
+      codes_[i] = cuda::load_shared(unit + static_cast<uint32_t>(i * 512 + lane() * 16));
+    uint32_t words[sizeof(scales_) / 4];
+    const uint32_t scales =
+        unit + static_cast<uint32_t>(W::kUnitCodes + lane() / 4 * static_cast<int>(sizeof(scales_)));
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(scales_)) / 4; ++i)
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(words[i]) : "r"(scales + i * 4));
+    memcpy(&scales_, words, sizeof(scales_));
   }
 
-  /// To place d % kDepth, of which the unit has been multiplied.
-  __device__ void load_next(int d) {
-    if (next_ >= end_) return;
-#pragma unroll
-    for (int i = 0; i < W::kLoads; ++i) ring_[d].codes[i] = load_weights(codes_ + i * 512 + lane() * 16);
-    ring_[d].scales = reinterpret_cast<const typename W::Scales*>(codes_ + W::kUnitCodes)[lane() / 4];
-    codes_ += int64_t{step_} * W::kUnitBytes;
-    next_ += step_;
-  }
-
-  /// sums += the unit in place d * x, of which `columns` are there. x(t, k): of lane l, columns k + l % 4 * 8
-  /// and the seven after it of token t * 8 + l / 4; k is a multiple of 32.
-  template <typename X>
-  __device__ void multiply(float (&sums)[kTokenTiles][4], int d, int columns, const X& x) const {
+  /// sums += the unit * x, of which `columns` are there. x(t, k): of lane l, columns k + l % 4 * 8 and the
+  /// seven after it of token t * 8 + l / 4; k is a multiple of 32.
+  template <int kTokenTiles, typename X>
+  __device__ void multiply(float (&sums)[kTokenTiles][4], int columns, const X& x) const {
+    constexpr int kChains = kTokenTiles == 1 ? 2 : 1;  // of products, one waiting for the other
 #pragma unroll
     for (int g = 0; g < W::kGroups; ++g) {
       if (g > 0 && g * W::kGroup >= columns) break;
       float products[kChains][kTokenTiles][4] = {}, x_sums[kTokenTiles][4] = {};
 #pragma unroll
-      for (int s = 0; s < W::kGroup / 32; ++s) multiply_step(d, g, s, x, products, x_sums);
+      for (int s = 0; s < W::kGroup / 32; ++s) multiply_step(g, s, x, products, x_sums);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const ScaleAnd group = decode_scale<W>(scale_at(d, g, half));
+        const ScaleAnd group = decode_scale<W>(scale_at(g, half));
 #pragma unroll
         for (int t = 0; t < kTokenTiles; ++t)
 #pragma unroll
@@ -126,17 +128,16 @@ class IntegerTile {
   }
 
  private:
-  struct Unit {
-    uint4 codes[W::kLoads];
-    typename W::Scales scales;
-  };
+  __device__ void load_scales(const std::byte* unit) {
+    scales_ = reinterpret_cast<const typename W::Scales*>(unit + W::kUnitCodes)[lane() / 4];
+  }
 
   // 32 columns.
-  template <typename X>
-  __device__ void multiply_step(int d, int g, int s, const X& x, float (&products)[kChains][kTokenTiles][4],
+  template <int kChains, int kTokenTiles, typename X>
+  __device__ void multiply_step(int g, int s, const X& x, float (&products)[kChains][kTokenTiles][4],
                                 float (&x_sums)[kTokenTiles][4]) const {
     uint32_t front[4], back[4];
-    widen(d, g, s, front, back);
+    widen(g, s, front, back);
     const uint32_t one = pack<T>(1, 1), ones[4] = {one, one, one, one};
 #pragma unroll
     for (int t = 0; t < kTokenTiles; ++t) {
@@ -151,8 +152,8 @@ class IntegerTile {
   }
 
   // The step's weights as the left factors of two products.
-  __device__ void widen(int d, int g, int s, uint32_t (&front)[4], uint32_t (&back)[4]) const {
-    const auto* words = reinterpret_cast<const uint32_t*>(ring_[d].codes);
+  __device__ void widen(int g, int s, uint32_t (&front)[4], uint32_t (&back)[4]) const {
+    const auto* words = reinterpret_cast<const uint32_t*>(codes_);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t* own = words + ((g * W::kGroup / 32 + s) * 2 + half) * W::kWords;
@@ -163,7 +164,7 @@ class IntegerTile {
         back[2 + half] = e4m3_pair<T>(own, 3);
         continue;
       }
-      const Zero<T, W::kBits> zero(zero_of<W>(scale_at(d, g, half)));
+      const Zero<T, W::kBits> zero(zero_of<W>(scale_at(g, half)));
       front[half] = integer_pair<T>(own, 0, zero);
       front[2 + half] = integer_pair<T>(own, 1, zero);
       back[half] = integer_pair<T>(own, 2, zero);
@@ -171,28 +172,40 @@ class IntegerTile {
     }
   }
   // `half`: of the lane's two rows.
-  __device__ const void* scale_at(int d, int g, int half) const {
-    return ring_[d].scales.values + (g * 2 + half) * W::kScaleBytes / 2;
+  __device__ const void* scale_at(int g, int half) const {
+    return scales_.values + (g * 2 + half) * W::kScaleBytes / 2;
   }
 
-  int next_;  // unit that is loaded next
-  const int step_, end_;
-  const std::byte* codes_;
-  Unit ring_[kDepth];
+  uint4 codes_[W::kLoads];
+  typename W::Scales scales_;
 };
 
-/// Which tile a warp has: its `own` if the weight has so many rows, else the last one, of which nobody reads
-/// the results. With kGlu the second half of a block's warps have what the first half gate.
-template <typename Block, bool kGlu>
-__device__ int tile_of_warp(int rows, int first_row) {
-  const int own = first_row / 16 + Block::row_warp();
-  if constexpr (kGlu) {
-    constexpr int kHalf = Block::kRowWarps / 2;
-    const int gates = rows / 32;
-    return Block::row_warp() < kHalf ? min(own, gates - 1) : gates + min(own - kHalf, gates - 1);
+/// kDepth units of a tile are on their way from memory at once. All lanes of the warp do the same.
+template <typename T, typename W, int kDepth>
+class IntegerTile {
+ public:
+  /// Unit `first` of the tile that begins at `tile`, then each `step` further on, up to `end`.
+  __device__ IntegerTile(const std::byte* tile, int first, int step, int end)
+      : next_(first), step_(step), end_(end), unit_(tile + int64_t{first} * W::kUnitBytes) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) load_next(d);
   }
-  return min(own, (rows + 15) / 16 - 1);
-}
+
+  /// To place d % kDepth, of which the unit has been multiplied.
+  __device__ void load_next(int d) {
+    if (next_ >= end_) return;
+    ring_[d].load(unit_);
+    unit_ += int64_t{step_} * W::kUnitBytes;
+    next_ += step_;
+  }
+  __device__ const IntegerUnit<T, W>& operator[](int d) const { return ring_[d]; }
+
+ private:
+  int next_;  // unit that is loaded next
+  const int step_, end_;
+  const std::byte* unit_;
+  IntegerUnit<T, W> ring_[kDepth];
+};
 
 }  // namespace
 }  // namespace lmdeploy::cuda

@@ -9,35 +9,43 @@
 namespace lmdeploy::cuda {
 
 /// Every kernel that launch() starts calls it once in each thread before it touches what other kernels write
-/// or read: until then only weights and a step's arrays may be read. The kernel after it is let in here, so
-/// that no more than two overlap: more of them take each other's place on the multiprocessors.
+/// or read: until then only weights, a step's arrays and keys of earlier steps may be read. The kernel after
+/// it is let in once all blocks of this one have a place on a multiprocessor.
 __device__ inline void wait_for_previous_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/// kernel<<<grid, threads, shared_bytes, stream>>>(args...)
+/// kernel<<<grid, threads, shared_bytes, stream>>>(args...) in clusters of so many blocks (sm_90 and later if
+/// more than one).
 template <typename... Parameters, typename... Args>
-void launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
-            Args&&... args) {
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+void launch_clusters(unsigned cluster, void (*kernel)(Parameters...), dim3 grid, int threads,
+                     int shared_bytes, cudaStream_t stream, Args&&... args) {
   static const bool can_overlap = [] {
     int major = 0;
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "read a device's limits");
     return major >= 9;
   }();
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {cluster, 1, 1};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = can_overlap ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = !can_overlap ? 0 : cluster == 1 ? 1 : 2;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
+}
+template <typename... Parameters, typename... Args>
+void launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+            Args&&... args) {
+  launch_clusters(1, kernel, grid, threads, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
 }  // namespace lmdeploy::cuda

@@ -91,16 +91,13 @@ MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
           .out_type = out.dtype()};
 }
 
-// Where a kernel of this back end beats the library: few tokens. With weights of 16 bits, which x matches,
-// each block of it reads all tokens: beyond eight of them L1 must hold them.
+// Where a kernel of this back end beats the library: few tokens, and with weights of 16 bits those that x
+// matches.
 bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const DeviceLimits& device,
                       bool batch_invariant) {
-  constexpr int64_t kL1Bytes = 160 << 10;
   if (part.integers.exists()) return batch_invariant || shape.tokens <= kMostIntegerTokens;
-  const bool few = batch_invariant || shape.tokens <= 8 ||
-                   (shape.tokens <= kMostFewTokens && shape.tokens * shape.cols * 2 <= kL1Bytes);
-  return few && part.rows <= kMostFewTokensRows && device.major >= 8 && part.dtype == shape.type &&
-         shape.type != DType::kF32;
+  return (batch_invariant || shape.tokens <= kMostFewTokens) && device.major >= 8 &&
+         part.dtype == shape.type && shape.type != DType::kF32;
 }
 
 /// body(Type<T>(), bits): T is the activations', bits an integral constant.
@@ -118,14 +115,14 @@ void with_type_and_bits(DType dtype, int bits, const Body& body) {
     with_bits(Type<__nv_bfloat16>());
 }
 
-void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format, const Meeting& meeting,
-             bool batch_invariant, cudaStream_t stream) {
+void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format, const DeviceLimits& device,
+             const Meeting& meeting, bool batch_invariant, cudaStream_t stream) {
   with_type_and_bits(dtype, format.bits,
                      [&]<typename T, int kBits>(Type<T>, std::integral_constant<int, kBits>) {
                        if (!format.exists())
-                         run_few_tokens<T>(args, stream);
+                         run_few_tokens<T>(args, device, stream);
                        else if (args.tokens <= kMostFewTokens || batch_invariant)
-                         run_few_integers<T, kBits>(args, format, stream);
+                         run_few_integers<T, kBits>(args, format, device, stream);
                        else
                          run_many_integers<T, kBits>(args, format, meeting, stream);
                      });
@@ -179,7 +176,7 @@ bool CudaKernels::multiply_few(TensorView out, ConstTensorView x, const WeightPa
                               .glu = glu,
                               .one_order = options_.batch_invariant};
   const Meeting meeting = {device_.num_sms, &scratch_, reinterpret_cast<int32_t*>(arrivals_.data())};
-  run_few(args, x.dtype(), part.integers, meeting, options_.batch_invariant, stream_);
+  run_few(args, x.dtype(), part.integers, device_, meeting, options_.batch_invariant, stream_);
   check_launch("linear", {shape.tokens, shape.rows, shape.cols});
   return true;
 }

@@ -9,7 +9,9 @@
 namespace lmdeploy::cuda {
 namespace {
 
-using ManyBlock = BlockShape<8, 1>;
+struct ManyBlock {
+  static constexpr int kWarps = 8, kThreads = 32 * kWarps, kRows = 16 * kWarps;
+};
 
 /// Where blocks that share columns meet.
 struct Splits {
@@ -95,6 +97,19 @@ __device__ void add_parts(const float4* parts, int count, float4* sums) {
   for (int i = 0; i < kEach; ++i) sums[i * ManyBlock::kThreads + static_cast<int>(threadIdx.x)] = total[i];
 }
 
+/// Which tile a warp has: its `own` if the weight has so many rows, else the last one, of which nobody reads
+/// the results. With kGlu the second half of a block's warps have what the first half gate.
+template <bool kGlu>
+__device__ int tile_of_warp(int rows, int first_row) {
+  const int own = first_row / 16 + warp();
+  if constexpr (kGlu) {
+    constexpr int kHalf = ManyBlock::kWarps / 2;
+    const int gates = rows / 32;
+    return warp() < kHalf ? min(own, gates - 1) : gates + min(own - kHalf, gates - 1);
+  }
+  return min(own, (rows + 15) / 16 - 1);
+}
+
 template <typename T, typename W, int kTokenTiles, bool kGlu>
 __global__ __launch_bounds__(ManyBlock::kThreads,
                              W::kScale == GroupScale::kScaleMin
@@ -108,9 +123,9 @@ __global__ __launch_bounds__(ManyBlock::kThreads,
   const int split = static_cast<int>(blockIdx.x), row_block = static_cast<int>(blockIdx.y);
   const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
   const int first = units * split / splits.count, end = units * (split + 1) / splits.count;
-  const int64_t tile = tile_of_warp<ManyBlock, kGlu>(a.rows, row_block * kOutputs);
-  IntegerTile<T, W, kTokenTiles, kDepth> integers(
-      static_cast<const std::byte*>(a.weight) + tile * units * W::kUnitBytes, first, 1, end);
+  const int64_t tile = tile_of_warp<kGlu>(a.rows, row_block * kOutputs);
+  IntegerTile<T, W, kDepth> integers(static_cast<const std::byte*>(a.weight) + tile * units * W::kUnitBytes,
+                                     first, 1, end);
   TokenRing<T, W, kTokens> ring(a, reinterpret_cast<T*>(memory), first, end);
   float sums[kTokenTiles][4] = {};
   for (int unit = first; unit < end; unit += kDepth) {
@@ -118,7 +133,7 @@ __global__ __launch_bounds__(ManyBlock::kThreads,
     for (int d = 0; d < kDepth; ++d) {
       if (unit + d >= end) break;
       const T* x = ring.take(unit + d - first);
-      integers.multiply(sums, d, a.cols - (unit + d) * W::kUnitCols, [&](int t, int column) {
+      integers[d].multiply(sums, a.cols - (unit + d) * W::kUnitCols, [&](int t, int column) {
         return *reinterpret_cast<const uint4*>(x + ring.offset(t, column));
       });
       integers.load_next(d);
@@ -138,9 +153,8 @@ __global__ __launch_bounds__(ManyBlock::kThreads,
   }
   __syncthreads();
   const Work work = {nullptr, a.bias, 0, a.tokens};
-  store<kGlu, kTokens, kOutputs, ManyBlock::kThreads, T>(
-      a, work, activation, row_block * kOutputs,
-      [&](int token, int at) { return shared[token * kRows + at]; });
+  store<kGlu, kTokens, kOutputs, T>(a, work, activation, row_block * kOutputs,
+                                    [&](int token, int at) { return shared[token * kRows + at]; });
 #endif
 }
 

@@ -71,14 +71,25 @@ __device__ inline uint32_t transpose(uint32_t pair) {
   return result;
 }
 
+/// 16 bytes of shared memory.
+__device__ inline uint4 load_shared(uint32_t from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(from));
+  return v;
+}
+
 /// Starts a copy of 16 bytes to shared memory; of `bytes` (0 or 16), the rest is zeros.
-__device__ inline void copy_async(void* to, const void* from, int bytes) {
+__device__ inline void copy_async(uint32_t to, const void* from, int bytes) {
 #if LMDEPLOY_HAS_MMA
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(bytes));
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 #else
   __trap();
 #endif
+}
+__device__ inline void copy_async(void* to, const void* from, int bytes) {
+  copy_async(shared_address(to), from, bytes);
 }
 /// The same of 4 or 8 bytes, or of zeros.
 template <int kBytes>

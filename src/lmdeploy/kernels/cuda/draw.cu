@@ -1,8 +1,9 @@
-// draw_tokens: a block of threads for each row. A row is read two or three times; what has to be sorted is
-// gathered in shared memory.
+// draw_tokens: a cluster of two blocks of threads for each row where there are multiprocessors enough, else
+// one block. A row is read two or three times; what has to be sorted is gathered in shared memory.
 //
 // Weights are those of the host's sampler, bit for bit: the same operations in the same order, none of them
-// contracted. Sums are in f64, in a fixed order of their own.
+// contracted. Sums are in f64, in a fixed order of their own, which one block and two have in common: a row
+// is two halves, whoever adds them up.
 #include <algorithm>
 
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
@@ -13,6 +14,7 @@ namespace lmdeploy::cuda {
 namespace {
 
 constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kHalves = 2;                     // of a row
 constexpr int kEach = 4;                       // neighbours that a thread adds up
 constexpr int kMostSorted = kThreads * kEach;  // tokens
 constexpr int kBins = 2 * kThreads;            // of logits, by their distance from the largest
@@ -54,7 +56,8 @@ struct Scale {
 struct Row {
   float* logits;
   int size;
-  bool wide;  // whole 16-byte accesses
+  int half_size;  // a multiple of what kWarps warps read at once
+  bool wide;      // whole 16-byte accesses
 
   /// body(i, logit) for those i of [begin, end) that are thread `at`'s of `count`; they rise. `begin` is a
   /// multiple of 4.
@@ -70,9 +73,10 @@ struct Row {
       for (int j = 0; j < 4; ++j) body(i + j, four.values[j]);
     }
   }
+  __device__ int begin_of(int half) const { return min(size, half * half_size); }
   template <typename Body>
-  __device__ void for_each(const Body& body) const {
-    for_each(0, size, thread(), kThreads, body);
+  __device__ void for_each_of(int half, const Body& body) const {
+    for_each(begin_of(half), begin_of(half + 1), thread(), kThreads, body);
   }
 };
 
@@ -81,10 +85,46 @@ struct Shared {
   int counts[kBins];
   TokenDraw draw;
   double sums[kWarps];
+  double part_sums[kHalves * kWarps];
+  double half_sums[kHalves];
   float values[kWarps];
   int ids[kWarps];
   double total;
-  int first, last, gathered;
+  int first, last, gathered, last_bin;
+  float best_value;  // of the block's halves
+  int best_id;
+  bool has_nan;
+};
+
+/// The blocks that share a row: kBlocks of them, with a half each, or one with both. The first one draws.
+template <int kBlocks>
+struct Team {
+  static_assert(kBlocks == 1 || kBlocks == kHalves);
+
+  __device__ static int rank() {
+    if constexpr (kBlocks > 1) return static_cast<int>(blockIdx.x) % kBlocks;
+    return 0;
+  }
+  __device__ static bool has(int half) { return kBlocks == 1 || half == rank(); }
+  /// All threads of all blocks; what they have written before is seen after it.
+  __device__ static void meet() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if constexpr (kBlocks > 1) {
+      __cluster_barrier_arrive();
+      __cluster_barrier_wait();
+      return;
+    }
+#endif
+    __syncthreads();
+  }
+  /// That of the block which has the half.
+  __device__ static Shared& shared_of(int half, Shared& own) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if constexpr (kBlocks > 1)
+      return *static_cast<Shared*>(__cluster_map_shared_rank(&own, static_cast<unsigned>(half)));
+#endif
+    return own;
+  }
 };
 
 struct Best {
@@ -95,14 +135,17 @@ struct Best {
   }
 };
 
-// The largest logit and its first place; the value is NaN where any is.
+// The largest logit and its first place; the value is NaN where any is. All blocks find it.
+template <typename Team>
 __device__ Best find_best(const Row& row, Shared& shared) {
   Best best;
   bool has_nan = false;
-  row.for_each([&](int i, float logit) {
-    has_nan |= logit != logit;
-    best.take(logit, i);
-  });
+  for (int half = 0; half < kHalves; ++half)
+    if (Team::has(half))
+      row.for_each_of(half, [&](int i, float logit) {
+        has_nan |= logit != logit;
+        best.take(logit, i);
+      });
   const auto meet = [&] {
     for (int offset = 16; offset > 0; offset /= 2) {
       const float value = __shfl_xor_sync(~0u, best.value, offset);
@@ -114,7 +157,14 @@ __device__ Best find_best(const Row& row, Shared& shared) {
   has_nan = __syncthreads_or(has_nan);
   best = {shared.values[thread() % 32], shared.ids[thread() % 32]};
   meet();
-  __syncthreads();
+  if (thread() == 0) shared.best_value = best.value, shared.best_id = best.id, shared.has_nan = has_nan;
+  Team::meet();
+  for (int half = 0; half < kHalves; ++half) {
+    const Shared& others = Team::shared_of(half, shared);
+    best.take(others.best_value, others.best_id);
+    has_nan |= others.has_nan;
+  }
+  Team::meet();
   if (has_nan) best.value = nanf("");
   return best;
 }
@@ -197,25 +247,44 @@ struct Run {
   }
 };
 
-// From all tokens in the order of their ids: first a part of the row, of which each warp adds up one, then a
-// token of the part.
+// From all tokens in the order of their ids: first a part of the row, of which a warp adds up one of each
+// half, then a token of the part. -1 in blocks other than the first.
+template <typename Team>
 __device__ int draw_from_all(const Row& row, const Scale& scale, Shared& shared) {
   const TokenDraw& draw = shared.draw;
   const auto weight_of = [&](float logit) {
     const float weight = scale.weight(logit);
     return weight >= draw.min_p ? weight : 0;
   };
-  const int warp = thread() / 32, part = (row.size + kWarps * 128 - 1) / (kWarps * 128) * 128;
-  double own = 0;
-  row.for_each(min(row.size, warp * part), min(row.size, (warp + 1) * part), thread() % 32, 32,
-               [&](int, float logit) { own += weight_of(logit); });
-  const double total = sum(own, shared);  // the parts' sums stay in shared memory
+  const int part = row.half_size / kWarps;
+  for (int half = 0; half < kHalves; ++half) {
+    if (!Team::has(half)) continue;
+    const int begin = row.begin_of(half) + thread() / 32 * part;
+    double own = 0;
+    row.for_each(min(row.size, begin), min(row.size, begin + part), thread() % 32, 32,
+                 [&](int, float logit) { own += weight_of(logit); });
+    for (int offset = 16; offset > 0; offset /= 2) own += __shfl_xor_sync(~0u, own, offset);
+    if (thread() % 32 == 0) shared.part_sums[half * kWarps + thread() / 32] = own;
+  }
+  Team::meet();
+  if (Team::rank() != 0) {
+    Team::meet();  // the first block has read this one's sums
+    return -1;
+  }
+  double* sums = shared.part_sums;
+  const int of_half = thread() / kWarps;
+  if (of_half < kHalves) sums[thread()] = Team::shared_of(of_half, shared).part_sums[thread()];
+  Team::meet();
+  double total = 0;
+#pragma unroll 4
+  for (int p = 0; p < kHalves * kWarps; ++p) total += sums[p];
   double target = draw.uniform * total;
   int chosen = 0;
-  for (int w = 0; w < kWarps; ++w) {
-    if (shared.sums[w] > 0) chosen = w;
-    if (shared.sums[w] > target) break;
-    target -= shared.sums[w];
+#pragma unroll 4
+  for (int p = 0; p < kHalves * kWarps; ++p) {
+    if (sums[p] > 0) chosen = p;
+    if (sums[p] > target) break;
+    target -= sums[p];
   }
   __syncthreads();
   double before = 0;
@@ -257,19 +326,36 @@ struct Bins {
   }
 };
 
-// Fills the bins' counts; returns the sum of all weights where top_p wants it.
+// Fills the bins' counts of the first block; returns the sum of all weights there where top_p wants it.
+template <typename Team>
 __device__ double count_bins(const Row& row, const Scale& scale, const Bins& bins, Shared& shared) {
   for (int i = thread(); i < kBins; i += kThreads) shared.counts[i] = 0;
   __syncthreads();
   const bool wants_total = shared.draw.top_k <= 0;
-  double own = 0;
-  row.for_each([&](int, float logit) {
-    const int bin = bins.find(logit);
-    if (bin == kBins) return;
-    atomicAdd(&shared.counts[bin], 1);
-    if (wants_total) own += scale.weight(logit);
-  });
-  return sum(own, shared);
+  for (int half = 0; half < kHalves; ++half) {
+    if (!Team::has(half)) continue;
+    double own = 0;
+    row.for_each_of(half, [&](int, float logit) {
+      const int bin = bins.find(logit);
+      if (bin == kBins) return;
+      atomicAdd(&shared.counts[bin], 1);
+      if (wants_total) own += scale.weight(logit);
+    });
+    if (wants_total) own = sum(own, shared);
+    if (thread() == 0) shared.half_sums[half] = own;
+  }
+  Team::meet();
+  double total = 0;
+  if (Team::rank() == 0) {
+    for (int half = 0; half < kHalves; ++half) {
+      const Shared& others = Team::shared_of(half, shared);
+      total += others.half_sums[half];
+      if (&others == &shared || half == 0) continue;
+      for (int i = thread(); i < kBins; i += kThreads) shared.counts[i] += others.counts[i];
+    }
+    __syncthreads();
+  }
+  return total;
 }
 
 // The first bin with which top_k tokens are complete, or what top_p may want: until those after it cannot
@@ -310,22 +396,50 @@ __device__ void sort_keys(int count, Shared& shared) {
   __syncthreads();
 }
 
-// From the best ones in the order of their rank; -1 where they are too many.
+// Gathers the halves' tokens in bins up to the last one, in any order, into the first block's memory.
+template <typename Team>
+__device__ void gather_best(const Row& row, const Bins& bins, int last_bin, Shared& shared) {
+  if (thread() == 0) shared.gathered = 0;
+  __syncthreads();
+  for (int half = 0; half < kHalves; ++half)
+    if (Team::has(half))
+      row.for_each_of(half, [&](int i, float logit) {
+        if (bins.find(logit) <= last_bin) shared.keys[atomicAdd(&shared.gathered, 1)] = key_of(logit, i);
+      });
+  Team::meet();
+  if (Team::rank() == 0) {
+    const int own = shared.gathered;
+    const Shared& others = Team::shared_of(kHalves - 1, shared);
+    const int more = Team::has(kHalves - 1) ? 0 : others.gathered;
+    for (int i = thread(); i < more; i += kThreads) shared.keys[own + i] = others.keys[i];
+    __syncthreads();
+    if (thread() == 0) shared.gathered = own + more;
+  }
+  Team::meet();
+}
+
+// From the best ones in the order of their rank; -1 where they are too many, and in blocks other than the
+// first.
+template <typename Team>
 __device__ int draw_from_best(const Row& row, const Scale& scale, Shared& shared) {
   const TokenDraw& draw = shared.draw;
   const Bins bins(scale);
-  double total = count_bins(row, scale, bins, shared);
-  const int last_bin = find_last_bin(total, shared);
-  const int bin = 2 * thread();
-  const double count =
-      sum((bin <= last_bin ? shared.counts[bin] : 0) + (bin < last_bin ? shared.counts[bin + 1] : 0), shared);
-  if (count > kMostSorted) return -1;
-  if (thread() == 0) shared.gathered = 0;
-  __syncthreads();
-  row.for_each([&](int i, float logit) {
-    if (bins.find(logit) <= last_bin) shared.keys[atomicAdd(&shared.gathered, 1)] = key_of(logit, i);
-  });
-  __syncthreads();
+  double total = count_bins<Team>(row, scale, bins, shared);
+  if (Team::rank() == 0) {
+    const int last_bin = find_last_bin(total, shared);
+    const int bin = 2 * thread();
+    const double count = sum(
+        (bin <= last_bin ? shared.counts[bin] : 0) + (bin < last_bin ? shared.counts[bin + 1] : 0), shared);
+    if (thread() == 0) shared.last_bin = count > kMostSorted ? -1 : last_bin;
+  }
+  Team::meet();
+  const int last_bin = Team::shared_of(0, shared).last_bin;
+  if (last_bin < 0) {
+    Team::meet();  // all have read it
+    return -1;
+  }
+  gather_best<Team>(row, bins, last_bin, shared);
+  if (Team::rank() != 0) return -1;
   int kept = shared.gathered;
   sort_keys(kept, shared);
   if (draw.top_k > 0) kept = min(kept, draw.top_k);
@@ -345,10 +459,12 @@ __device__ int draw_from_best(const Row& row, const Scale& scale, Shared& shared
   return static_cast<int>(static_cast<uint32_t>(shared.keys[found == INT32_MAX ? last : found]));
 }
 
+// Each block those of its halves.
+template <typename Team>
 __device__ void make_edits(const Row& row, const LogitEdit* edits, int count) {
   for (int i = thread(); i < count; i += kThreads) {
     const LogitEdit edit = edits[i];
-    if (edit.id < 0 || edit.id >= row.size) continue;
+    if (edit.id < 0 || edit.id >= row.size || !Team::has(edit.id < row.half_size ? 0 : 1)) continue;
     float& logit = row.logits[edit.id];
     const float repeated = logit < 0 ? __fmul_rn(logit, edit.repetition) : __fdiv_rn(logit, edit.repetition);
     logit = __fadd_rn(__fsub_rn(repeated, edit.penalty), edit.bias);
@@ -356,33 +472,39 @@ __device__ void make_edits(const Row& row, const LogitEdit* edits, int count) {
   __syncthreads();
 }
 
+// In the first block.
+template <typename Team>
 __device__ DrawnToken draw_token(const Row& row, const LogitEdit* edits, Shared& shared) {
   using Outcome = DrawnToken::Outcome;
   const TokenDraw& draw = shared.draw;
-  Best best = find_best(row, shared);
+  Best best = find_best<Team>(row, shared);
   if (!isfinite(best.value)) return {Outcome::kNotFinite, -1, best.value};
   if (draw.num_edits > 0) {
-    make_edits(row, edits + draw.first_edit, draw.num_edits);
-    best = find_best(row, shared);
+    make_edits<Team>(row, edits + draw.first_edit, draw.num_edits);
+    best = find_best<Team>(row, shared);
     if (!isfinite(best.value)) return {Outcome::kNoneLeft, -1, best.value};
   }
   if (draw.temperature == 0 || draw.top_k == 1) return {Outcome::kDrawn, best.id, best.value};
   const Scale scale = {best.value, draw.temperature};
   const bool all = draw.top_k <= 0 && draw.top_p >= 1;
-  const int token = all ? draw_from_all(row, scale, shared) : draw_from_best(row, scale, shared);
+  const int token = all ? draw_from_all<Team>(row, scale, shared) : draw_from_best<Team>(row, scale, shared);
   return {token < 0 ? Outcome::kTooMany : Outcome::kDrawn, token, best.value};
 }
 
+template <int kBlocks>
 __global__ __launch_bounds__(kThreads) void draw_kernel(const __grid_constant__ DrawArgs a) {
+  using Team = Team<kBlocks>;
   __shared__ Shared shared;
-  if (thread() == 0) shared.draw = a.draws[blockIdx.x];
+  const unsigned draw = blockIdx.x / kBlocks;
+  if (thread() == 0) shared.draw = a.draws[draw];
   wait_for_previous_kernel();
   __syncthreads();
   float* logits = a.logits + shared.draw.row * a.stride;
-  const Row row = {logits, a.vocab_size,
+  constexpr int kAtOnce = kHalves * kWarps * 128;
+  const Row row = {logits, a.vocab_size, (a.vocab_size + kAtOnce - 1) / kAtOnce * (kAtOnce / kHalves),
                    a.vocab_size % 4 == 0 && reinterpret_cast<uintptr_t>(logits) % 16 == 0};
-  const DrawnToken drawn = draw_token(row, a.edits, shared);
-  if (thread() == 0) a.drawn[blockIdx.x] = drawn;
+  const DrawnToken drawn = draw_token<Team>(row, a.edits, shared);
+  if (thread() == 0 && Team::rank() == 0) a.drawn[draw] = drawn;
 }
 
 // A copy of `values` in host memory that the device can read.
@@ -409,7 +531,11 @@ void CudaKernels::do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits,
                          .draws = place(draws, draw_space_.draws),
                          .edits = place(edits, draw_space_.edits),
                          .drawn = place(drawn, draw_space_.drawn)};
-  launch(draw_kernel, static_cast<unsigned>(draws.size()), kThreads, 0, stream_, args);
+  const auto rows = static_cast<unsigned>(draws.size());
+  if (device_.major >= 9 && kHalves * draws.size() <= static_cast<size_t>(device_.num_sms))
+    launch_clusters(kHalves, draw_kernel<kHalves>, kHalves * rows, kThreads, 0, stream_, args);
+  else
+    launch(draw_kernel<1>, rows, kThreads, 0, stream_, args);
   check_launch("draw_tokens", {static_cast<int64_t>(draws.size()), logits.cols()});
   check(cudaStreamSynchronize(stream_), "draw tokens");
   std::copy_n(args.drawn, drawn.size(), drawn.begin());

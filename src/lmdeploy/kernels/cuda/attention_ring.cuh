@@ -29,9 +29,12 @@ class TileRing {
         data_(memory + kPlaces * kTileKeys * 8) {
     if (thread() < 2 * kTileKeys) places_[thread()] = find_place(thread() / kTileKeys);
     found_ = 2;
-    wait_for_previous_kernel();  // the block table has been there before
     __syncthreads();
+    // The block table has been there before, and keys of earlier steps.
+    const bool all_are_old = (first_ + kStages - 1) * kTileKeys <= tile.first_position;
+    if (!all_are_old) wait_for_previous_kernel();
     for (int i = 1; i < kStages; ++i) start_next();
+    if (all_are_old) wait_for_previous_kernel();
     find_places();
     store_places();
   }

@@ -2,7 +2,7 @@
 // card's read bandwidth or of its rate of bf16 products.
 //   gpu_rates [linear] [linear_in_4_bits] [linear_in_q4_0] [linear_in_q4_1] [linear_in_8_bits]
 //             [linear_in_q8_0] [linear_in_q4_k] [linear_in_q6_k] [attention] [attention_in_8_bits]
-//             [attention_in_4_bits] [sampling]
+//             [attention_in_4_bits] [sampling] [layers]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -138,6 +138,86 @@ class Rates {
     std::fflush(stdout);
   }
 
+  /// A recording of a few layers, one token of each of `batch` sequences, whole and without one op.
+  void layers(int64_t batch, int64_t context, DType kind) {
+    constexpr int64_t kLayers = 8, kHidden = 4096, kInner = 14336,
+                      kQkv = (kNumHeads + 2 * kNumKvHeads) * kHeadDim;
+    std::vector<std::unique_ptr<PackedWeight>> weights;
+    for (const auto& [rows, cols] :
+         {std::pair(kQkv, kHidden), {kHidden, kHidden}, {2 * kInner, kHidden}, {kHidden, kInner}}) {
+      const Tensor weight = random_tensor(kind, {rows, cols}, 0.02, /*seed=*/1);
+      const ConstTensorView parts[] = {weight};
+      for (int64_t i = 0; i < kLayers; ++i) weights.push_back(kernels_->pack_weight(parts));
+    }
+    const KvLayout layout = {.dtype = DType::kBF16,
+                             .num_layers = kLayers,
+                             .num_kv_heads = kNumKvHeads,
+                             .head_dim = kHeadDim,
+                             .block_len = kBlockLen};
+    const int64_t blocks_each = (context + kBlockLen - 1) / kBlockLen, num_blocks = batch * blocks_each;
+    const Tensor memory = make_cache(num_blocks * layout.block_bytes());
+    const KvCacheView cache = {.layout = layout, .data = memory.view().data(), .num_blocks = num_blocks};
+    std::vector<int32_t> table(static_cast<size_t>(num_blocks)), start(static_cast<size_t>(batch) + 1),
+        len(static_cast<size_t>(batch), static_cast<int32_t>(context));
+    std::iota(table.begin(), table.end(), 0);
+    std::iota(start.begin(), start.end(), 0);
+    Tensor slot_ids(DType::kI64, {batch});
+    for (int64_t s = 0; s < batch; ++s)
+      slot_ids.span<int64_t>()[static_cast<size_t>(s)] = s * blocks_each * kBlockLen + context - 1;
+    const Tensor tables = indices(table, {batch, blocks_each}), query_start = indices(start, {batch + 1}),
+                 kv_len = indices(len, {batch}), slots = kernels_->to_device(std::move(slot_ids));
+    Tensor ones(DType::kF32, {kHidden});
+    std::ranges::fill(ones.span<float>(), 1.0f);
+    const Tensor norm = kernels_->to_device(std::move(ones)), x = kernels_->to_device(random(batch, kHidden)),
+                 residual = kernels_->to_device(random(batch, kHidden)),
+                 rope = kernels_->to_device(random(batch, kHeadDim));
+    const auto room = [&](int64_t cols) {
+      return Tensor(DType::kBF16, {batch, cols}, kernels_->allocator());
+    };
+    const Tensor normed = room(kHidden), qkv = room(kQkv), attended = room(kHidden), up = room(2 * kInner),
+                 inner = room(kInner);
+    const auto step = [&](std::string_view left_out) {
+      for (int64_t layer = 0; layer < kLayers; ++layer) {
+        const auto weight = [&](int64_t which) -> const PackedWeight& {
+          return *weights[static_cast<size_t>(which * kLayers + layer)];
+        };
+        const auto op = [&](std::string_view name, const auto& call) {
+          if (name != left_out) call();
+        };
+        op("add_norm", [&] { kernels_->add_norm(normed, residual, x, norm, {}); });
+        op("linear qkv", [&] { kernels_->linear(qkv, normed, weight(0)); });
+        op("rope_kv_write", [&] {
+          kernels_->rope_kv_write(
+              qkv.view().slice_cols(0, kQkv - kNumKvHeads * kHeadDim), rope, {.head_dim = kHeadDim}, cache,
+              layer, qkv.view().slice_cols(kQkv - kNumKvHeads * kHeadDim, kNumKvHeads * kHeadDim), slots);
+        });
+        op("attention", [&] {
+          kernels_->attention(attended, qkv.view().slice_cols(0, kHidden), cache,
+                              {query_start, kv_len, tables},
+                              {.scale = 0.088f, .layer = layer, .num_heads = kNumHeads});
+        });
+        op("linear o", [&] { kernels_->linear(x, attended, weight(1)); });
+        op("add_norm", [&] { kernels_->add_norm(normed, residual, x, norm, {}); });
+        op("linear_glu",
+           [&] { kernels_->linear_glu(inner, up, normed, weight(2), std::nullopt, Activation::kSilu); });
+        op("linear down", [&] { kernels_->linear(x, inner, weight(3)); });
+      }
+    };
+    double whole = 0;
+    for (const std::string_view left_out : {"", "add_norm", "linear qkv", "rope_kv_write", "attention",
+                                            "linear o", "linear_glu", "linear down"}) {
+      step(left_out);  // scratch memory grows
+      const std::unique_ptr<Recording> recording = kernels_->record([&] { step(left_out); });
+      const double seconds = seconds_of([&](int64_t) { recording->run(); }) / kLayers;
+      if (left_out.empty()) whole = seconds;
+      std::printf("layers batch %lld, %lld tokens, %s%s: %.2f us a layer, %.2f less\n",
+                  static_cast<long long>(batch), static_cast<long long>(context),
+                  left_out.empty() ? "whole" : "without ", std::string(left_out).c_str(), seconds * 1e6,
+                  (whole - seconds) * 1e6);
+    }
+    std::fflush(stdout);
+  }
+
  private:
   Tensor random(int64_t rows, int64_t cols) const {
     Tensor t(DType::kBF16, {rows, cols});
@@ -213,6 +293,10 @@ int main(int argc, char** argv) try {
     rates.attention(1, 8192, 512, kv_dtype);
     rates.attention(8, 512, 512, kv_dtype);
   }
+  if (wanted("layers"))
+    for (const auto kind : {lmdeploy::DType::kBF16, lmdeploy::DType::kU4G128})
+      for (const auto& [batch, context] : {std::pair(1, 128), {1, 2048}, {16, 1024}, {64, 1024}})
+        rates.layers(batch, context, kind);
   if (wanted("sampling"))
     for (const int64_t rows : {1, 64, 256}) {
       rates.sampling("greedy", rows, {});

@@ -6,8 +6,8 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/http/api_key.h"
 #include "lmdeploy/http/request_id.h"
-#include "lmdeploy/proxy/api_key.h"
 #include "lmdeploy/proxy/forward.h"
 #include "lmdeploy/proxy/node_file.h"
 #include "lmdeploy/proxy/passed_headers.h"
@@ -70,7 +70,7 @@ class Proxy::Impl {
     const bool open =
         options_.api_keys.empty() || (route != nullptr && route->open) || request.method == "OPTIONS";
     http::Response refusal;
-    if (!open && !has_key(request.headers, options_.api_keys)) {
+    if (!open && !http::has_key(request.headers, options_.api_keys)) {
       refusal = error_reply(request, 401, "a valid API key is needed: Authorization: Bearer KEY");
     } else if (route == nullptr && allowed.empty()) {
       refusal = error_reply(request, 404, cat("there is no ", request.url.path, " here"));

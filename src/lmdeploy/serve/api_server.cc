@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/http/api_key.h"
 #include "lmdeploy/serve/api_error.h"
-#include "lmdeploy/serve/api_keys.h"
 #include "lmdeploy/serve/pages.h"
 #include "lmdeploy/serve/routes.h"
 
@@ -85,7 +85,9 @@ http::Task<> ApiServer::dispatch(http::Exchange& exchange) {
   const bool open =
       route != nullptr && (route->access == Access::kOpen ||
                            (service_.options().open_metrics && std::string_view(route->path) == "/metrics"));
-  if (!open) check_api_key(request, service_.options().api_keys);
+  const std::vector<std::string>& keys = service_.options().api_keys;
+  if (!open && !keys.empty() && !http::has_key(request.headers, keys))
+    throw ApiError({401, "Please request with valid api key!", {}, "invalid_api_key"});
   if (unknown) throw ApiError(*unknown);
   if (const auto* answer = std::get_if<0>(&route->handle))
     co_await exchange.respond((*answer)(service_, request));

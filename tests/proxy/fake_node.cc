@@ -46,8 +46,15 @@ http::Request FakeNode::last_request() const {
 
 void FakeNode::let_go() {
   const std::lock_guard lock(mutex_);
+  let_go_ = true;
   for (const http::Signal& signal : held_) signal.set();
   held_.clear();
+}
+
+void FakeNode::hold_after(int chunks) {
+  const std::lock_guard lock(mutex_);
+  let_go_ = false;
+  hold_after_ = chunks;
 }
 
 std::string FakeNode::chunk(int index) {
@@ -58,6 +65,7 @@ Task<> FakeNode::hold(Exchange& exchange) {
   const http::Signal signal;
   {
     const std::lock_guard lock(mutex_);
+    if (let_go_) co_return;
     held_.push_back(signal);
   }
   try {

@@ -36,8 +36,8 @@ class FakeNode {
   http::Request last_request() const;
   /// What health and requests answer; 200 means normal answers.
   void set_status(int status) { status_ = status; }
-  /// Streams stop after so many chunks until let_go().
-  void hold_after(int chunks) { hold_after_ = chunks; }
+  /// Streams stop after so many chunks until let_go(), which may come before they do.
+  void hold_after(int chunks);
   void let_go();
   /// Streams break off after so many chunks.
   void break_after(int chunks) { break_after_ = chunks; }
@@ -56,7 +56,8 @@ class FakeNode {
                    break_after_ = -1;
   mutable std::mutex mutex_;
   http::Request last_request_;
-  std::vector<http::Signal> held_;
+  std::vector<http::Signal> held_;  // with `let_go_` under mutex_
+  bool let_go_ = false;
   std::unique_ptr<http::Server> server_;
 };
 

@@ -40,6 +40,8 @@ LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
 /// The way of linear_loops.h in f32.
 template <class Panel>
 struct FloatProduct {
+  static constexpr bool kOneForOne = false;  // its sums wait for each other
+
   /// The first kColumns columns of word w of group g.
   template <int P, int T, int kColumns>
   static LMD_INLINE void add_word(Row16 (&sums)[P][T], const std::byte* const (&panels)[P], int64_t g,

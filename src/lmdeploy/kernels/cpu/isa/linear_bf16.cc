@@ -20,6 +20,8 @@ LMD_INLINE void add_pair(VecF& sum, VecU w, uint32_t x) {
 
 /// The way of linear_loops.h in bf16.
 struct BF16Product {
+  static constexpr bool kOneForOne = false;  // its sums wait for each other
+
   template <int P, int T>
   static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
     constexpr int64_t kBlockPairs = kColumnBlock / 2;

@@ -13,6 +13,10 @@ namespace {
 /// The way of linear_loops.h in bytes.
 template <class Panel>
 struct Int8Product {
+  /// Asked for ahead, its bytes come in time (QuantPanel::prefetch). With two vectors to a row the sums of
+  /// one panel leave too little to do meanwhile.
+  static constexpr bool kOneForOne = kVecs == 1;
+
   static constexpr int kGroup = Panel::kGroup;
   static constexpr bool kSigned = Panel::kSigned && kSignedBytes;
   /// What the bytes have too much.

@@ -1,5 +1,6 @@
 // The loops around a way of multiplying, a struct Product:
 //   stream<P, T>(range, panel, token)               P panels times a tile of T tokens, decoded in registers
+//   kOneForOne                                      a lone token is multiplied with one panel at a time
 // Each tile of tokens decodes the panels anew, out of the cache: on all instruction sets that takes less time
 // than a block that is decoded once and stored.
 #pragma once
@@ -36,8 +37,9 @@ LMD_INLINE void write_totals(const LinearRange& r, int64_t first_panel, int64_t 
 }
 
 /// Panels side by side: enough that the additions of different sums hide each other's latency.
-template <int T>
+template <class Product, int T>
 constexpr int panels_at_once() {
+  if (T == 1 && Product::kOneForOne) return 1;
   const int vectors = T == 1 ? 4 : 8;  // of sums; more spill
   return vectors < kVecs * T ? 1 : vectors / (kVecs * T);
 }
@@ -50,7 +52,7 @@ LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int
     if (tile_tokens != kMax)
       return stream_tile_of<Product, kMax - 1>(tile_tokens, r, panel, end_panel, first_token);
   }
-  constexpr int kAtOnce = panels_at_once<kMax>();
+  constexpr int kAtOnce = panels_at_once<Product, kMax>();
   if (end_panel - panel < kAtOnce) {
     Product::template stream<1, kMax>(r, panel, first_token);
     return 1;

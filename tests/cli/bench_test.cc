@@ -129,6 +129,13 @@ TEST(Bench, ModelPrintsATable) {
                          "prefill 8", "decode, batch 2"});
 }
 
+TEST(Bench, APromptMayTakeSeveralSteps) {
+  const Result result = bench({"model", "--shape", "tiny", "--prompt", "1200", "--decode", "2", "--depth",
+                               "700", "--batch", "1", "--rounds", "1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_in(result.out, {"prefill 1200", "decode, batch 1"});
+}
+
 TEST(Bench, WrongCommandLinesGiveOneError) {
   struct Wrong {
     std::vector<std::string> arguments;

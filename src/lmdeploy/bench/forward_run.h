@@ -15,7 +15,7 @@ class ForwardRun {
   static constexpr int64_t kBlockLen = 64;
 
   ForwardRun(const LoadedModel& loaded, int64_t batch, int64_t most_tokens)
-      : most_step_tokens_(*loaded.info.config.max_prefill_token_num),
+      : most_step_tokens_(loaded.runtime->engine->config().max_prefill_token_num),
         runner_(*loaded.runtime->model, *loaded.runtime->kernels,
                 {.kv_dtype = loaded.runtime->engine->config().kv_dtype,
                  .num_sequences = batch,

@@ -80,16 +80,6 @@ __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, 
   }
 }
 
-template <auto kKernel>
-void allow_shared_memory(int bytes) {
-  static const bool allowed = [&] {
-    check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-          "give attention its shared memory");
-    return true;
-  }();
-  static_cast<void>(allowed);
-}
-
 /// On a multiprocessor.
 template <auto kKernel>
 int blocks_at_once(int threads, int shared_bytes) {

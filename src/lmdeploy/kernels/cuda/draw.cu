@@ -350,7 +350,7 @@ __device__ double count_bins(const Row& row, const Scale& scale, const Bins& bin
     for (int half = 0; half < kHalves; ++half) {
       const Shared& others = Team::shared_of(half, shared);
       total += others.half_sums[half];
-      if (&others == &shared || half == 0) continue;
+      if (Team::has(half)) continue;
       for (int i = thread(); i < kBins; i += kThreads) shared.counts[i] += others.counts[i];
     }
     __syncthreads();

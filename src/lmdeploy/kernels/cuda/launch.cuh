@@ -18,6 +18,17 @@ __device__ inline void wait_for_previous_kernel() {
 #endif
 }
 
+/// Lets blocks of the kernel ask for so many bytes; before its first launch with them.
+template <auto kKernel>
+void allow_shared_memory(int bytes) {
+  static const bool allowed = [&] {
+    check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+          "give a kernel its shared memory");
+    return true;
+  }();
+  static_cast<void>(allowed);
+}
+
 /// kernel<<<grid, threads, shared_bytes, stream>>>(args...) in clusters of so many blocks (sm_90 and later if
 /// more than one).
 template <typename... Parameters, typename... Args>

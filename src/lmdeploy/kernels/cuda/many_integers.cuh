@@ -5,6 +5,7 @@
 
 #include "lmdeploy/kernels/cuda/few_integers.h"
 #include "lmdeploy/kernels/cuda/integer_tile.cuh"
+#include "lmdeploy/kernels/cuda/launch.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
@@ -162,13 +163,8 @@ template <typename T, typename W, int kTokenTiles, bool kGlu>
 void launch_many_integers(const FewTokensArgs& args, const Meeting& meeting, cudaStream_t stream) {
   constexpr int kTokens = 8 * kTokenTiles, kRows = ManyBlock::kRows;
   constexpr int kBytes = std::max(TokenRing<T, W, kTokens>::kBytes, kTokens * kRows * 4);
-  const auto kernel = many_integers_kernel<T, W, kTokenTiles, kGlu>;
-  static const bool allowed = [&] {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
-          "prepare linear");
-    return true;
-  }();
-  static_cast<void>(allowed);
+  constexpr auto kernel = many_integers_kernel<T, W, kTokenTiles, kGlu>;
+  allow_shared_memory<kernel>(kBytes);
   const int64_t row_blocks = ceil_div(kGlu ? args.rows / 2 : args.rows, kGlu ? kRows / 2 : kRows);
   const int64_t units = ceil_div(args.cols, W::kUnitCols);
   Splits splits = {.count = 1, .sums = nullptr, .arrivals = meeting.arrivals};

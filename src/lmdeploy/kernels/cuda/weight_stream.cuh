@@ -239,12 +239,7 @@ void launch_weight_stream(const FewTokensArgs& args, const DeviceLimits& device,
   int warps = Units::kStrands;
   const auto bytes = [&] { return Stream::kSumBytes + warps * Stream::kRingBytes; };
   while (warps > 1 && bytes() > device.shared_bytes / Units::kBlocks - kReserved) warps /= 2;
-  static const bool allowed = [&] {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes()),
-          "give linear its shared memory");
-    return true;
-  }();
-  static_cast<void>(allowed);
+  allow_shared_memory<kernel>(bytes());
   const int64_t tiles = ceil_div(args.glu ? args.rows / 2 : args.rows, 16);
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(tiles, device.num_sms * Units::kBlocks));
   launch(kernel, blocks, warps * 32, bytes(), stream, args, args.glu.value_or(Activation::kSilu));

@@ -138,87 +138,8 @@ class Rates {
     std::fflush(stdout);
   }
 
-  /// A recording of a few layers, one token of each of `batch` sequences, whole and without one op.
-  void layers(int64_t batch, int64_t context, DType kind) {
-    constexpr int64_t kLayers = 8, kHidden = 4096, kInner = 14336,
-                      kQkv = (kNumHeads + 2 * kNumKvHeads) * kHeadDim;
-    std::vector<std::unique_ptr<PackedWeight>> weights;
-    for (const auto& [rows, cols] :
-         {std::pair(kQkv, kHidden), {kHidden, kHidden}, {2 * kInner, kHidden}, {kHidden, kInner}}) {
-      const Tensor weight = random_tensor(kind, {rows, cols}, 0.02, /*seed=*/1);
-      const ConstTensorView parts[] = {weight};
-      for (int64_t i = 0; i < kLayers; ++i) weights.push_back(kernels_->pack_weight(parts));
-    }
-    const KvLayout layout = {.dtype = DType::kBF16,
-                             .num_layers = kLayers,
-                             .num_kv_heads = kNumKvHeads,
-                             .head_dim = kHeadDim,
-                             .block_len = kBlockLen};
-    const int64_t blocks_each = (context + kBlockLen - 1) / kBlockLen, num_blocks = batch * blocks_each;
-    const Tensor memory = make_cache(num_blocks * layout.block_bytes());
-    const KvCacheView cache = {.layout = layout, .data = memory.view().data(), .num_blocks = num_blocks};
-    std::vector<int32_t> table(static_cast<size_t>(num_blocks)), start(static_cast<size_t>(batch) + 1),
-        len(static_cast<size_t>(batch), static_cast<int32_t>(context));
-    std::iota(table.begin(), table.end(), 0);
-    std::iota(start.begin(), start.end(), 0);
-    Tensor slot_ids(DType::kI64, {batch});
-    for (int64_t s = 0; s < batch; ++s)
-      slot_ids.span<int64_t>()[static_cast<size_t>(s)] = s * blocks_each * kBlockLen + context - 1;
-    const Tensor tables = indices(table, {batch, blocks_each}), query_start = indices(start, {batch + 1}),
-                 kv_len = indices(len, {batch}), slots = kernels_->to_device(std::move(slot_ids));
-    Tensor ones(DType::kF32, {kHidden});
-    std::ranges::fill(ones.span<float>(), 1.0f);
-    const Tensor norm = kernels_->to_device(std::move(ones)), x = kernels_->to_device(random(batch, kHidden)),
-                 residual = kernels_->to_device(random(batch, kHidden)),
-                 rope = kernels_->to_device(random(batch, kHeadDim));
-    const auto room = [&](int64_t cols) {
-      return Tensor(DType::kBF16, {batch, cols}, kernels_->allocator());
-    };
-    const Tensor normed = room(kHidden), qkv = room(kQkv), attended = room(kHidden), up = room(2 * kInner),
-                 inner = room(kInner);
-    const auto step = [&](std::string_view left_out) {
-      for (int64_t layer = 0; layer < kLayers; ++layer) {
-        const auto weight = [&](int64_t which) -> const PackedWeight& {
-          return *weights[static_cast<size_t>(which * kLayers + layer)];
-        };
-        const auto op = [&](std::string_view name, const auto& call) {
-          if (name != left_out) call();
-        };
-        op("add_norm", [&] { kernels_->add_norm(normed, residual, x, norm, {}); });
-        op("linear qkv", [&] { kernels_->linear(qkv, normed, weight(0)); });
-        op("rope_kv_write", [&] {
-          kernels_->rope_kv_write(
-              qkv.view().slice_cols(0, kQkv - kNumKvHeads * kHeadDim), rope, {.head_dim = kHeadDim}, cache,
-              layer, qkv.view().slice_cols(kQkv - kNumKvHeads * kHeadDim, kNumKvHeads * kHeadDim), slots);
-        });
-        op("attention", [&] {
-          kernels_->attention(attended, qkv.view().slice_cols(0, kHidden), cache,
-                              {query_start, kv_len, tables},
-                              {.scale = 0.088f, .layer = layer, .num_heads = kNumHeads});
-        });
-        op("linear o", [&] { kernels_->linear(x, attended, weight(1)); });
-        op("add_norm", [&] { kernels_->add_norm(normed, residual, x, norm, {}); });
-        op("linear_glu",
-           [&] { kernels_->linear_glu(inner, up, normed, weight(2), std::nullopt, Activation::kSilu); });
-        op("linear down", [&] { kernels_->linear(x, inner, weight(3)); });
-      }
-    };
-    double whole = 0;
-    for (const std::string_view left_out : {"", "add_norm", "linear qkv", "rope_kv_write", "attention",
-                                            "linear o", "linear_glu", "linear down"}) {
-      step(left_out);  // scratch memory grows
-      const std::unique_ptr<Recording> recording = kernels_->record([&] { step(left_out); });
-      const double seconds = seconds_of([&](int64_t) { recording->run(); }) / kLayers;
-      if (left_out.empty()) whole = seconds;
-      std::printf("layers batch %lld, %lld tokens, %s%s: %.2f us a layer, %.2f less\n",
-                  static_cast<long long>(batch), static_cast<long long>(context),
-                  left_out.empty() ? "whole" : "without ", std::string(left_out).c_str(), seconds * 1e6,
-                  (whole - seconds) * 1e6);
-    }
-    std::fflush(stdout);
-  }
-
- private:
+  const Kernels& kernels() const { return *kernels_; }
+  // On the device, but for random().
   Tensor random(int64_t rows, int64_t cols) const {
     Tensor t(DType::kBF16, {rows, cols});
     const auto from = numbers_.span<BF16>();
@@ -243,10 +164,127 @@ class Rates {
     return memory;
   }
 
+ private:
   const std::unique_ptr<Kernels> kernels_;
   const double bandwidth_, product_rate_;  // bytes and operations a second
   Tensor numbers_;
 };
+
+/// Layers of Llama-3-8B's shape that decode a token of each sequence, op by op.
+class DecodeLayers {
+ public:
+  static constexpr int64_t kLayers = 8;
+  static constexpr const char* kOps[] = {"add_norm", "linear qkv", "rope_kv_write", "attention",
+                                         "linear o", "linear_glu", "linear down"};
+
+  DecodeLayers(const Rates& rates, int64_t batch, int64_t context, DType kind)
+      : kernels_(rates.kernels()),
+        batch_(batch),
+        blocks_each_((context + kBlockLen - 1) / kBlockLen),
+        memory_(rates.make_cache(batch * blocks_each_ * kLayout.block_bytes())),
+        table_(rates.indices(rising(batch * blocks_each_), {batch, blocks_each_})),
+        query_start_(rates.indices(rising(batch + 1), {batch + 1})),
+        kv_len_(
+            rates.indices(std::vector(static_cast<size_t>(batch), static_cast<int32_t>(context)), {batch})),
+        slots_(last_slots(context)),
+        norm_(ones()),
+        x_(kernels_.to_device(rates.random(batch, kHidden))),
+        residual_(kernels_.to_device(rates.random(batch, kHidden))),
+        rope_(kernels_.to_device(rates.random(batch, kHeadDim))) {
+    for (const auto& [rows, cols] :
+         {std::pair(kQkv, kHidden), {kHidden, kHidden}, {2 * kInner, kHidden}, {kHidden, kInner}}) {
+      const Tensor weight = random_tensor(kind, {rows, cols}, 0.02, /*seed=*/1);
+      const ConstTensorView parts[] = {weight};
+      for (int64_t i = 0; i < kLayers; ++i) weights_.push_back(kernels_.pack_weight(parts));
+    }
+  }
+
+  /// Seconds of a layer in a recording of all, without one op.
+  double seconds_without(std::string_view op) const {
+    run(op);  // scratch memory grows
+    const std::unique_ptr<Recording> recording = kernels_.record([&] { run(op); });
+    return seconds_of([&](int64_t) { recording->run(); }) / kLayers;
+  }
+
+ private:
+  static constexpr int64_t kHidden = 4096, kInner = 14336, kKv = kNumKvHeads * kHeadDim,
+                           kQkv = kNumHeads * kHeadDim + 2 * kKv;
+  static constexpr KvLayout kLayout = {.dtype = DType::kBF16,
+                                       .num_layers = kLayers,
+                                       .num_kv_heads = kNumKvHeads,
+                                       .head_dim = kHeadDim,
+                                       .block_len = kBlockLen};
+
+  static std::vector<int32_t> rising(int64_t count) {
+    std::vector<int32_t> numbers(static_cast<size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+  }
+  Tensor last_slots(int64_t context) const {
+    Tensor slots(DType::kI64, {batch_});
+    for (int64_t s = 0; s < batch_; ++s)
+      slots.span<int64_t>()[static_cast<size_t>(s)] = s * blocks_each_ * kBlockLen + context - 1;
+    return kernels_.to_device(std::move(slots));
+  }
+  Tensor ones() const {
+    Tensor t(DType::kF32, {kHidden});
+    std::ranges::fill(t.span<float>(), 1.0f);
+    return kernels_.to_device(std::move(t));
+  }
+  Tensor room(int64_t cols) const { return Tensor(DType::kBF16, {batch_, cols}, kernels_.allocator()); }
+
+  void run(std::string_view left_out) const {
+    const KvCacheView cache = {
+        .layout = kLayout, .data = memory_.view().data(), .num_blocks = batch_ * blocks_each_};
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      const auto weight = [&](int64_t which) -> const PackedWeight& {
+        return *weights_[static_cast<size_t>(which * kLayers + layer)];
+      };
+      const auto op = [&](std::string_view name, const auto& call) {
+        if (name != left_out) call();
+      };
+      op("add_norm", [&] { kernels_.add_norm(normed_, residual_, x_, norm_, {}); });
+      op("linear qkv", [&] { kernels_.linear(qkv_, normed_, weight(0)); });
+      op("rope_kv_write", [&] {
+        kernels_.rope_kv_write(qkv_.view().slice_cols(0, kQkv - kKv), rope_, {.head_dim = kHeadDim}, cache,
+                               layer, qkv_.view().slice_cols(kQkv - kKv, kKv), slots_);
+      });
+      op("attention", [&] {
+        kernels_.attention(attended_, qkv_.view().slice_cols(0, kHidden), cache,
+                           {query_start_, kv_len_, table_},
+                           {.scale = 0.088f, .layer = layer, .num_heads = kNumHeads});
+      });
+      op("linear o", [&] { kernels_.linear(x_, attended_, weight(1)); });
+      op("add_norm", [&] { kernels_.add_norm(normed_, residual_, x_, norm_, {}); });
+      op("linear_glu",
+         [&] { kernels_.linear_glu(inner_, up_, normed_, weight(2), std::nullopt, Activation::kSilu); });
+      op("linear down", [&] { kernels_.linear(x_, inner_, weight(3)); });
+    }
+  }
+
+  const Kernels& kernels_;
+  const int64_t batch_, blocks_each_;
+  const Tensor memory_, table_, query_start_, kv_len_, slots_, norm_, x_, residual_, rope_;
+  const Tensor normed_ = room(kHidden), qkv_ = room(kQkv), attended_ = room(kHidden), up_ = room(2 * kInner),
+               inner_ = room(kInner);
+  std::vector<std::unique_ptr<PackedWeight>> weights_;
+};
+
+void print_layers(const Rates& rates, int64_t batch, int64_t context, DType kind) {
+  const DecodeLayers layers(rates, batch, context, kind);
+  const auto print = [&](const std::string& what, double seconds, double less) {
+    std::printf("layers in %s, batch %lld, %lld tokens, %s: %.2f us a layer, %.2f less\n",
+                std::string(to_string(kind)).c_str(), static_cast<long long>(batch),
+                static_cast<long long>(context), what.c_str(), seconds * 1e6, less * 1e6);
+  };
+  const double whole = layers.seconds_without("");
+  print("whole", whole, 0);
+  for (const char* op : DecodeLayers::kOps) {
+    const double seconds = layers.seconds_without(op);
+    print(cat("without ", op), seconds, whole - seconds);
+  }
+  std::fflush(stdout);
+}
 
 }  // namespace
 }  // namespace lmdeploy
@@ -296,7 +334,7 @@ int main(int argc, char** argv) try {
   if (wanted("layers"))
     for (const auto kind : {lmdeploy::DType::kBF16, lmdeploy::DType::kU4G128})
       for (const auto& [batch, context] : {std::pair(1, 128), {1, 2048}, {16, 1024}, {64, 1024}})
-        rates.layers(batch, context, kind);
+        lmdeploy::print_layers(rates, batch, context, kind);
   if (wanted("sampling"))
     for (const int64_t rows : {1, 64, 256}) {
       rates.sampling("greedy", rows, {});

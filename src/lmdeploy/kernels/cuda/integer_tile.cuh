@@ -6,7 +6,7 @@
 // row as those that two products want: a sum does not mind the order of its terms.
 #pragma once
 
-#include "lmdeploy/kernels/cuda/few_tokens_sums.cuh"
+#include "lmdeploy/kernels/cuda/few_tokens_results.cuh"
 #include "lmdeploy/kernels/cuda/integer_weight.cuh"
 #include "lmdeploy/kernels/cuda/mma.cuh"
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "lmdeploy/kernels/cuda/few_tokens.h"
-#include "lmdeploy/kernels/cuda/few_tokens_sums.cuh"
+#include "lmdeploy/kernels/cuda/few_tokens_results.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/mma.cuh"
 

@@ -110,28 +110,18 @@ TEST(Proxy, AStreamThatBreaksSaysSo) {
 
 /// What a client gets of a stream at `path` whose node sends `events` and is gone.
 std::string broken_stream(const std::string& path, const std::string& events) {
-  RawListener node;
   Front front(ProxyOptions{});
-  std::atomic<bool> done = false;
-  std::thread thread([&] {
-    while (!done) {
-      RawClient connection = node.accept();
-      if (done) break;
-      if (connection.read_head().rfind("POST", 0) != 0) continue;  // a probe
-      char size[16];
-      std::snprintf(size, sizeof size, "%zx\r\n", events.size());
-      connection.send(
-          cat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
-              "chunked\r\n\r\n",
-              size, events, "\r\n"));
-    }
+  const RawNode node([&](RawClient& connection) {
+    if (connection.read_head().rfind("POST", 0) != 0) return;  // a probe
+    char size[16];
+    std::snprintf(size, sizeof size, "%zx\r\n", events.size());
+    connection.send(
+        cat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n", size,
+            events, "\r\n"));
   });
   EXPECT_EQ(front.add(node.url(), R"({"models": ["m"]})"), "\"Added successfully\"");
   const RawReply reply = front.connect().post(path, kStream);
   EXPECT_EQ(reply.status, 200);
-  done = true;
-  RawClient wake(node.port());
-  thread.join();
   return reply.body;
 }
 

@@ -127,4 +127,19 @@ Task<> FakeNode::handle(Exchange& exchange) {
   }
 }
 
+RawNode::RawNode(std::function<void(RawClient& connection)> serve)
+    : thread_([this, serve = std::move(serve)] {
+        while (true) {
+          RawClient connection = listener_.accept();
+          if (done_) return;
+          serve(connection);
+        }
+      }) {}
+
+RawNode::~RawNode() {
+  done_ = true;
+  RawClient wake(listener_.port());
+  thread_.join();
+}
+
 }  // namespace lmdeploy::testing

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "../http/raw_client.h"
 #include "lmdeploy/http/server.h"
 
 namespace lmdeploy::testing {
@@ -59,6 +62,20 @@ class FakeNode {
   std::vector<http::Signal> held_;  // with `let_go_` under mutex_
   bool let_go_ = false;
   std::unique_ptr<http::Server> server_;
+};
+
+/// A node of which a test says what becomes of each connection.
+class RawNode {
+ public:
+  explicit RawNode(std::function<void(RawClient& connection)> serve);
+  ~RawNode();
+
+  std::string url() const { return listener_.url(); }
+
+ private:
+  RawListener listener_;
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
 };
 
 }  // namespace lmdeploy::testing

@@ -49,14 +49,11 @@ TEST(Proxy, NodesThatCannotBeAdded) {
     EXPECT_EQ(front.add(url), failed) << url;
   for (const char* answer : {"HTTP/1.1 200 OK\r\n\r\nnot json", "HTTP/1.1 200 OK\r\n\r\n{\"data\": 3}",
                              "HTTP/1.1 404 No\r\n\r\n", "garbage\r\n\r\n"}) {
-    RawListener node;
-    std::thread thread([&] {
-      RawClient connection = node.accept();
+    const RawNode node([&](RawClient& connection) {
       connection.read_head();
       connection.send(answer);
     });
     EXPECT_EQ(front.add(node.url()), failed) << answer;
-    thread.join();
   }
   for (const char* body : {"", "[]", "{}", R"({"url": 3})", R"({"url": "http://a", "status": 3})",
                            R"({"url": "http://a", "status": {"models": ["m"], "speed": 0}})",
@@ -327,24 +324,15 @@ TEST(Proxy, HostileNodes) {
         std::string("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
         std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
         std::string("HTTP/1.1 101 Switching\r\n\r\n")}) {
-    RawListener bad;
     Front front(ProxyOptions{});
-    std::atomic<bool> done = false;
-    std::thread thread([&] {
-      while (!done) {
-        RawClient connection = bad.accept();
-        if (done) break;
-        connection.read_head();
-        connection.send(answer);
-      }
+    const RawNode bad([&](RawClient& connection) {
+      connection.read_head();
+      connection.send(answer);
     });
     EXPECT_EQ(front.add(bad.url(), R"({"models": ["m"]})"), "\"Added successfully\"");
     EXPECT_EQ(front.connect().post(kChat, kBody).status, 503) << answer.substr(0, 80);
     front.add(good);
     EXPECT_EQ(send_many(front, 10, 2), 0) << answer.substr(0, 80);
-    done = true;
-    RawClient wake(bad.port());
-    thread.join();
   }
 }
 

@@ -1,7 +1,7 @@
 # The CUDA language for src/lmdeploy/kernels/cuda: LMDEPLOY_WITH_CUDA includes this.
-# The device code of sm_90 runs on Hopper, that of sm_75 (also as PTX) on all that came after Turing.
+# The device code of sm_90a runs on Hopper, that of sm_80 on Ampere and Ada and, as PTX, on what came after Hopper.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "75;90-real" CACHE STRING "Architectures of the CUDA back end; 90a while developing for Hopper")
+  set(CMAKE_CUDA_ARCHITECTURES "75-real;80;90a-real" CACHE STRING "Architectures of the CUDA back end")
 endif()
 if(NOT CMAKE_CUDA_COMPILER)
   find_program(LMDEPLOY_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)

@@ -477,7 +477,7 @@ TEST_P(AttentionEqualTest, ChunksEqualOneStep) {
   LMD_REQUIRE_BACKEND(backend);
   LMD_REQUIRE_CACHE(backend, dtype);
   const Problem problem(c, cache_dtype_for(backend, dtype), dtype_of(backend));
-  const Kernels& kernels = kernels_of(backend);
+  const Kernels& kernels = batch_invariant_kernels_of(backend);
   const TestTensor whole = problem.run(kernels, dtype_of(backend), {0}, {{1060, 1060}});
   for (const int64_t chunk : {1, 7, 64, 500, 777}) {
     SCOPED_TRACE(cat("chunks of ", chunk));
@@ -495,7 +495,7 @@ TEST_P(AttentionEqualTest, AloneEqualsBesideOthers) {
   LMD_REQUIRE_BACKEND(backend);
   LMD_REQUIRE_CACHE(backend, dtype);
   const Problem problem(c, cache_dtype_for(backend, dtype), dtype_of(backend));
-  const Kernels& kernels = kernels_of(backend);
+  const Kernels& kernels = batch_invariant_kernels_of(backend);
   const TestTensor all = problem.run_all(kernels, dtype_of(backend));
   int64_t row = 0;
   for (size_t s = 0; s < c.sequences.size(); ++s) {

@@ -463,7 +463,7 @@ struct CudaStatus {
 };
 CudaStatus cuda_status();
 struct CudaOptions {
-  /// linear() sums each row in one order whatever the number of tokens, as the CPU does.
+  /// linear() and attention() sum each row in one order whatever the number of tokens, as the CPU does.
   bool batch_invariant = false;
 };
 /// On the first device, with activations in f16, bf16 or f32. Throws Error(kUnsupported) with the problem.

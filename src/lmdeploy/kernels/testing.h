@@ -111,6 +111,17 @@ inline const Kernels& kernels_of(Backend backend) {
   return *entry;
 }
 
+/// The same where a row's bits do not depend on the rows beside it: the CPU's always.
+inline const Kernels& batch_invariant_kernels_of(Backend backend) {
+  if (!is_cuda(backend)) return kernels_of(backend);
+  static std::array<std::unique_ptr<Kernels>, kNumBackends> kernels;
+  auto& entry = kernels[static_cast<size_t>(backend)];
+  if (!entry)
+    entry = std::make_unique<DeviceMirror>(
+        make_cuda_kernels(test_threads(), dtype_of(backend), {.batch_invariant = true}));
+  return *entry;
+}
+
 /// What storing a result of size `want` in a 16-bit type costs on top of f32: below the normal numbers, half
 /// a step of 2^-24 (f16) or 2^-133 (bf16).
 inline double store_error(Backend backend, double want) {

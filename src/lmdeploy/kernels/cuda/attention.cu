@@ -78,8 +78,9 @@ void CudaKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheV
   if (q.dtype() != out.dtype())
     throw Error(ErrorCode::kInvalidArgument, cat("attention: q is ", q.dtype(), ", out is ", out.dtype()));
   AttentionArgs args = attention_args(out, q, cache, batch, options);
+  args.batch_invariant = options_.batch_invariant;
   args.arrivals = reinterpret_cast<int32_t*>(arrivals_.data());
-  if (device_.major >= 8 && fits_tiles(out, q, cache)) {
+  if (device_.code.major >= 8 && fits_tiles(out, q, cache)) {
     const bool half = q.dtype() == DType::kF16;
     if (half ? run_tiled<__half>(args, l.dtype, q.rows(), device_, scratch_, stream_)
              : run_tiled<__nv_bfloat16>(args, l.dtype, q.rows(), device_, scratch_, stream_))

@@ -111,6 +111,7 @@ struct Codes {
   static constexpr int kValueParams = kParams + kTileKeys * kKeyParts * KvLayout::kParamBytes;
   static constexpr int kTileBytes = kValueParams + kTileKeys * KvLayout::kParamBytes;
   static constexpr bool kPairs = false;
+  static constexpr bool kHasPromptKernel = false;
   static constexpr int kSpanBlocks = 12;            // of the spans kernel, on a multiprocessor
   static constexpr int kOfChunk = 128 / kBits / 8;  // columns of 8 values that a chunk has
   template <int kCols>

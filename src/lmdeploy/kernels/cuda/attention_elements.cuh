@@ -61,7 +61,8 @@ struct Elements {
   static constexpr int kStride =
       kDim + 8;  // elements of a key in shared memory: rows begin in different banks
   static constexpr int kTileBytes = 2 * kTileKeys * kStride * 2;
-  static constexpr bool kPairs = true;                       // column(n, 1) follows column(n, 0)
+  static constexpr bool kPairs = true;  // column(n, 1) follows column(n, 0)
+  static constexpr bool kHasPromptKernel = kDim <= 128;
   static constexpr int kNarrowBlocks = kDim <= 128 ? 3 : 1;  // of the narrow kernel, on a multiprocessor
   template <int kCols>
   using Sums = cuda::Sums<kCols>;

@@ -167,6 +167,11 @@ bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
   const int most_few = wide ? 2 * kWarpRows - 1 : INT32_MAX;
   if ((!wide || args.num_seqs > 1) && !run_few_rows<Format>(args, tokens, most_few, device, scratch, stream))
     return false;
+  if constexpr (Format::kHasPromptKernel)
+    if (wide && suits_prompt_attention(args, device)) {
+      run_prompt_attention<typename Format::T, Format::kDim>(args, tokens, most_few + 1, stream);
+      wide = false;
+    }
   if constexpr (Format::kDim <= 128)
     if (wide) run_wide<Format>(args, tokens, most_few + 1, stream);
   check_launch("attention", {tokens, args.num_kv_heads * args.group, args.head_dim});

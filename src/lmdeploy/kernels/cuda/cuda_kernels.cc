@@ -14,7 +14,7 @@ CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_d
   const auto read = [](int& value, cudaDeviceAttr attribute) {
     check(cudaDeviceGetAttribute(&value, attribute, 0), "read a device's limits");
   };
-  read(device_.major, cudaDevAttrComputeCapabilityMajor);
+  device_.code = device_code();
   read(device_.num_sms, cudaDevAttrMultiProcessorCount);
   read(device_.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   arrivals_ = Buffer(kArrivals * sizeof(int32_t), device_allocator());

@@ -14,7 +14,7 @@ namespace lmdeploy::cuda {
 
 /// A device's limits, for the choice of kernels.
 struct DeviceLimits {
-  int major = 0;  // compute capability
+  DeviceCode code;
   int num_sms = 0;
   int shared_bytes = 0;  // that a block can have
 };

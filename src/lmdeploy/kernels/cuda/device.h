@@ -7,6 +7,14 @@
 
 namespace lmdeploy::cuda {
 
+/// What the driver chose to run of a program's code for several kinds of devices.
+struct DeviceCode {
+  int major = 0;           // compute capability that it was compiled for, at most the device's
+  bool has_wgmma = false;  // compiled for sm_90a
+};
+/// Found out by running some of it, once. Throws Error where none suits the device.
+DeviceCode device_code();
+
 /// cudaMalloc and cudaFree. Thread-safe; lives as long as the program.
 Allocator& device_allocator();
 

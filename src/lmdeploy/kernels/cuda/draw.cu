@@ -532,7 +532,7 @@ void CudaKernels::do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits,
                          .edits = place(edits, draw_space_.edits),
                          .drawn = place(drawn, draw_space_.drawn)};
   const auto rows = static_cast<unsigned>(draws.size());
-  if (device_.major >= 9 && kHalves * draws.size() <= static_cast<size_t>(device_.num_sms))
+  if (device_.code.major >= 9 && kHalves * draws.size() <= static_cast<size_t>(device_.num_sms))
     launch_clusters(kHalves, draw_kernel<kHalves>, kHalves * rows, kThreads, 0, stream_, args);
   else
     launch(draw_kernel<1>, rows, kThreads, 0, stream_, args);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lmdeploy/kernels/cuda/cuda_check.h"
+#include "lmdeploy/kernels/cuda/device.h"
 
 namespace lmdeploy::cuda {
 
@@ -34,11 +35,7 @@ void allow_shared_memory(int bytes) {
 template <typename... Parameters, typename... Args>
 void launch_clusters(unsigned cluster, void (*kernel)(Parameters...), dim3 grid, int threads,
                      int shared_bytes, cudaStream_t stream, Args&&... args) {
-  static const bool can_overlap = [] {
-    int major = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "read a device's limits");
-    return major >= 9;
-  }();
+  static const bool can_overlap = device_code().major >= 9;  // older code would not wait
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;

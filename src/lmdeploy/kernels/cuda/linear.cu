@@ -96,7 +96,7 @@ MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
 bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const DeviceLimits& device,
                       bool batch_invariant) {
   if (part.integers.exists()) return batch_invariant || shape.tokens <= kMostIntegerTokens;
-  return (batch_invariant || shape.tokens <= kMostFewTokens) && device.major >= 8 &&
+  return (batch_invariant || shape.tokens <= kMostFewTokens) && device.code.major >= 8 &&
          part.dtype == shape.type && shape.type != DType::kF32;
 }
 

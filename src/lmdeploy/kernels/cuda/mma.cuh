@@ -138,7 +138,7 @@ __device__ float2 unpack(uint32_t both) {
   if constexpr (std::is_same_v<T, __half>)
     return __half22float2(*reinterpret_cast<const __half2*>(&both));
   else
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&both));
+    return {__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u)};
 }
 
 }  // namespace lmdeploy::cuda

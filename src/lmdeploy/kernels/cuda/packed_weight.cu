@@ -155,7 +155,7 @@ std::unique_ptr<PackedWeight> CudaKernels::do_pack_weight(std::span<const ConstT
       throw Error(ErrorCode::kUnsupported,
                   "the CUDA back end has no kernels for f64 weights; convert them to f32");
   auto weight = std::make_unique<CudaWeight>(rows, parts[0].dim(1), column_order);
-  weight->plan(parts, dtype_, device_.major >= 8 && dtype_ != DType::kF32);
+  weight->plan(parts, dtype_, device_.code.major >= 8 && dtype_ != DType::kF32);
   weight->upload_order();
   // What fills tiles of integers up counts as 0.
   check(cudaMemsetAsync(weight->memory().data(), 0, weight->memory().size(), stream_), "clear a weight");

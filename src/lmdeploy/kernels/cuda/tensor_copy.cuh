@@ -1,0 +1,81 @@
+// Copies of boxes of a matrix to shared memory by the copy engine of a multiprocessor (TMA), and the barriers
+// in shared memory that count their bytes. From sm_90 on; elsewhere they trap.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "lmdeploy/kernels/cuda/mma.cuh"
+
+namespace lmdeploy::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define LMDEPLOY_HAS_TENSOR_COPY 1
+#else
+#define LMDEPLOY_HAS_TENSOR_COPY 0
+#endif
+
+/// A barrier in shared memory (mbarrier) that threads arrive at and copies count down; it has phases, waited
+/// for by their parity.
+class CopyBarrier {
+ public:
+  /// By one thread; then publish_barriers() and a barrier of the block.
+  __device__ void init(int arrivals) {
+#if LMDEPLOY_HAS_TENSOR_COPY
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+#endif
+  }
+  __device__ void arrive() {
+#if LMDEPLOY_HAS_TENSOR_COPY
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+#endif
+  }
+  /// Arrives; the phase ends only when copies have brought so many bytes.
+  __device__ void arrive_and_expect(int bytes) {
+#if LMDEPLOY_HAS_TENSOR_COPY
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
+                 : "memory");
+#endif
+  }
+  __device__ void wait(uint32_t parity) {
+#if LMDEPLOY_HAS_TENSOR_COPY
+    uint32_t done = 0;
+    do {
+      asm volatile(
+          "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+          : "=r"(done)
+          : "r"(address()), "r"(parity)
+          : "memory");
+    } while (done == 0);
+#endif
+  }
+  __device__ uint32_t address() const { return shared_address(this); }
+
+ private:
+  uint64_t state_;
+};
+
+/// What init() wrote is to be seen by copies.
+__device__ inline void publish_barriers() {
+#if LMDEPLOY_HAS_TENSOR_COPY
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/// Starts the copy of the box at `column`, `row` of the matrix.
+__device__ inline void copy_box(uint32_t to, const CUtensorMap& matrix, int column, int row,
+                                CopyBarrier& arrived) {
+#if LMDEPLOY_HAS_TENSOR_COPY
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+      "[%4];" ::"r"(to),
+      "l"(&matrix), "r"(column), "r"(row), "r"(arrived.address())
+      : "memory");
+#else
+  __trap();
+#endif
+}
+
+}  // namespace lmdeploy::cuda

@@ -19,6 +19,7 @@ struct ModelShape {
   bool tied;
   double rope_theta;
   bool qkv_bias = false, head_norms = false;
+  int64_t experts = 0;  // of which a token goes through two; 0: one MLP
 };
 
 constexpr ModelShape kShapes[] = {
@@ -29,7 +30,10 @@ constexpr ModelShape kShapes[] = {
     {"llama-1b", "LlamaForCausalLM", 2048, 8192, 16, 32, 8, 64, 128256, 131072, true, 5e5},
     {"llama-3b", "LlamaForCausalLM", 3072, 8192, 28, 24, 8, 128, 128256, 131072, true, 5e5},
     {"qwen2.5-7b", "Qwen2ForCausalLM", 3584, 18944, 28, 28, 4, 128, 152064, 32768, false, 1e6, true},
+    {"llama2-7b", "LlamaForCausalLM", 4096, 11008, 32, 32, 32, 128, 32000, 4096, false, 1e4},
     {"llama-8b", "LlamaForCausalLM", 4096, 14336, 32, 32, 8, 128, 128256, 131072, false, 5e5},
+    {"mixtral-8x7b", "MixtralForCausalLM", 4096, 14336, 32, 32, 8, 128, 32000, 32768, false, 1e6, false,
+     false, 8},
 };
 
 const ModelShape& find_shape(const std::string& name) {
@@ -41,20 +45,30 @@ const ModelShape& find_shape(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, cat("there is no shape ", name, "; there are: ", known));
 }
 
+/// Files in the kinds of AWQ, GPTQ, W8A8 and fp8 have embedding, head and router in 16 bits.
+DType kind_of_ends(DType weights) {
+  return is_integer_group(weights) || weights == DType::kF8G64 ? DType::kF16 : weights;
+}
+
 JsonObject config_of(const ModelShape& s, DType weights) {
-  return {{"architectures", JsonArray{s.architecture}},
-          {"hidden_size", s.hidden},
-          {"intermediate_size", s.inner},
-          {"num_hidden_layers", s.layers},
-          {"num_attention_heads", s.heads},
-          {"num_key_value_heads", s.kv_heads},
-          {"head_dim", s.head_dim},
-          {"vocab_size", s.vocab},
-          {"max_position_embeddings", s.max_positions},
-          {"rms_norm_eps", 1e-5},
-          {"rope_theta", s.rope_theta},
-          {"tie_word_embeddings", s.tied},
-          {"torch_dtype", weights == DType::kBF16 ? "bfloat16" : "float16"}};
+  JsonObject config = {{"architectures", JsonArray{s.architecture}},
+                       {"hidden_size", s.hidden},
+                       {"intermediate_size", s.inner},
+                       {"num_hidden_layers", s.layers},
+                       {"num_attention_heads", s.heads},
+                       {"num_key_value_heads", s.kv_heads},
+                       {"head_dim", s.head_dim},
+                       {"vocab_size", s.vocab},
+                       {"max_position_embeddings", s.max_positions},
+                       {"rms_norm_eps", 1e-5},
+                       {"rope_theta", s.rope_theta},
+                       {"tie_word_embeddings", s.tied},
+                       {"torch_dtype", weights == DType::kBF16 ? "bfloat16" : "float16"}};
+  if (s.experts > 0) {
+    config["num_local_experts"] = s.experts;
+    config["num_experts_per_tok"] = 2;
+  }
+  return config;
 }
 
 class Random final : public RandomCheckpoint {
@@ -63,10 +77,10 @@ class Random final : public RandomCheckpoint {
     path_ = cat("random ", shape.name, " ", weights);
     config_path_ = path_;
     config_ = config_of(shape, weights);
-    matrix("model.embed_tokens", shape.vocab, shape.hidden);
+    matrix("model.embed_tokens", shape.vocab, shape.hidden, kind_of_ends(weights));
     for (int64_t l = 0; l < shape.layers; ++l) add_layer(shape, cat("model.layers.", l, "."));
     vector("model.norm.weight", shape.hidden);
-    if (!shape.tied) matrix("lm_head", shape.vocab, shape.hidden);
+    if (!shape.tied) matrix("lm_head", shape.vocab, shape.hidden, kind_of_ends(weights));
   }
 
   ConstTensorView tensor(size_t index) const override {
@@ -103,15 +117,26 @@ class Random final : public RandomCheckpoint {
     }
     matrix(attention + "o_proj", s.hidden, q);
     vector(prefix + "post_attention_layernorm.weight", s.hidden);
+    if (s.experts > 0) return add_experts(s, prefix + "block_sparse_moe.");
     matrix(mlp + "gate_proj", s.inner, s.hidden);
     matrix(mlp + "up_proj", s.inner, s.hidden);
     matrix(mlp + "down_proj", s.hidden, s.inner);
   }
-  void matrix(const std::string& name, int64_t rows, int64_t cols) {
-    if (cols % block_size(weights_) != 0)
-      throw Error(ErrorCode::kUnsupported, cat(path_, ": ", name, " has ", cols, " columns; ", weights_,
-                                               " needs a multiple of ", block_size(weights_)));
-    add_info({name + ".weight", weights_, {rows, cols}, path_, name});
+  void add_experts(const ModelShape& s, const std::string& prefix) {
+    matrix(prefix + "gate", s.experts, s.hidden, kind_of_ends(weights_));
+    for (int64_t e = 0; e < s.experts; ++e) {
+      const std::string expert = cat(prefix, "experts.", e, ".");
+      matrix(expert + "w1", s.inner, s.hidden);
+      matrix(expert + "w2", s.hidden, s.inner);
+      matrix(expert + "w3", s.inner, s.hidden);
+    }
+  }
+  void matrix(const std::string& name, int64_t rows, int64_t cols) { matrix(name, rows, cols, weights_); }
+  void matrix(const std::string& name, int64_t rows, int64_t cols, DType kind) {
+    if (cols % block_size(kind) != 0)
+      throw Error(ErrorCode::kUnsupported, cat(path_, ": ", name, " has ", cols, " columns; ", kind,
+                                               " needs a multiple of ", block_size(kind)));
+    add_info({name + ".weight", kind, {rows, cols}, path_, name});
   }
   void vector(const std::string& name, int64_t size) { add_info({name, DType::kF32, {size}, path_, name}); }
 

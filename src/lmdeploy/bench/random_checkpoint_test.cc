@@ -11,8 +11,9 @@ namespace {
 // Published sizes of the models, in millions of weights.
 TEST(RandomCheckpoint, ShapesHaveTheSizeOfTheirModels) {
   const std::pair<const char*, double> kMillions[] = {
-      {"smollm-135m", 134.5}, {"qwen2.5-0.5b", 494.0}, {"qwen3-0.6b", 596.0}, {"llama-1b", 1235.8},
-      {"llama-3b", 3212.7},   {"qwen2.5-7b", 7615.6},  {"llama-8b", 8030.3}};
+      {"smollm-135m", 134.5}, {"qwen2.5-0.5b", 494.0}, {"qwen3-0.6b", 596.0},
+      {"llama-1b", 1235.8},   {"llama-3b", 3212.7},    {"qwen2.5-7b", 7615.6},
+      {"llama2-7b", 6738.4},  {"llama-8b", 8030.3},    {"mixtral-8x7b", 46702.8}};
   for (const auto& [name, millions] : kMillions) {
     const auto checkpoint = make_random_checkpoint(name, DType::kBF16, 1);
     double count = 0;
@@ -27,6 +28,20 @@ TEST(RandomCheckpoint, EachShapeIsAModelOfItsFamily) {
     const auto checkpoint = make_random_checkpoint(name, DType::kF16, 1);
     EXPECT_TRUE(plan_model(*checkpoint).load.ignored.empty()) << name;  // throws where tensors are missing
   }
+}
+
+TEST(RandomCheckpoint, KindsOfCheckpointsLeaveTheEndsIn16Bits) {
+  for (const DType kind : {DType::kU4G128, DType::kF8G64}) {
+    const auto checkpoint = make_random_checkpoint("mixtral-8x7b", kind, 1);
+    for (const TensorInfo& tensor : checkpoint->tensors()) {
+      if (tensor.shape.rank() != 2) continue;
+      const bool is_end = tensor.name.starts_with("lm_head") || tensor.name.starts_with("model.embed") ||
+                          tensor.name.ends_with("moe.gate.weight");
+      EXPECT_EQ(tensor.dtype, is_end ? DType::kF16 : kind) << tensor.name;
+    }
+  }
+  const auto file_of_gguf = make_random_checkpoint("tiny", DType::kQ8_0, 1);
+  EXPECT_EQ(file_of_gguf->tensors().front().dtype, DType::kQ8_0);
 }
 
 TEST(RandomCheckpoint, TensorsAreMadeWhenAskedForAndAgain) {

@@ -43,7 +43,8 @@ TEST(StepWork, ADecodeStepReadsAllButTheTableOnce) {
   EXPECT_EQ(one.weight_bytes, 2 * matrices + kNorms + 2 * 64);
   EXPECT_EQ(one.weight_bytes, static_cast<double>(model->weight_bytes()) - 2 * 79 * 64);
   EXPECT_EQ(one.kv_bytes, 2 * 7 * 2 * (2 * 16) * 2);  // layers, keys, K and V, elements, bytes
-  EXPECT_EQ(one.flops, 2 * matrices + 2 * 2 * 7 * 4 * (16 + 16));
+  EXPECT_EQ(one.attention_flops, 2 * 2 * 7 * 4 * (16 + 16));
+  EXPECT_EQ(one.flops, 2 * matrices + one.attention_flops);
   const StepWork three = model->step_work({.num_sequences = 3, .kv_len = 7}, DType::kF32);
   EXPECT_EQ(three.weight_bytes, one.weight_bytes + 2 * 2 * 64);
   EXPECT_EQ(three.kv_bytes, 2 * 3 * one.kv_bytes);

@@ -20,6 +20,12 @@ void StepRunner::start(size_t sequence, int64_t rope_length) {
   sequences_.at(sequence) = {.rope_length = static_cast<int32_t>(rope_length)};
 }
 
+void StepRunner::rewind(size_t sequence, int64_t length) {
+  int32_t& held = sequences_.at(sequence).length;
+  LMD_CHECK(length >= 0 && length <= held, "to ", length, " of ", held, " tokens");
+  held = static_cast<int32_t>(length);
+}
+
 TensorView StepRunner::start_step(std::span<const Chunk> chunks) {
   std::vector<int32_t> ids, query_start = {0}, kv_len, rope_length, logit_rows;
   for (const Chunk& chunk : chunks) {

@@ -30,6 +30,8 @@ class StepRunner {
 
   /// Empties a sequence. `rope_length`: see StepInput; for a whole prompt its length.
   void start(size_t sequence, int64_t rope_length);
+  /// Forgets all but the first `length` tokens of a sequence.
+  void rewind(size_t sequence, int64_t length);
   /// Runs one step; at most one chunk of each sequence. Logits [sum of num_logits, vocab_size] in the order
   /// of the chunks, in host memory, valid until the next step.
   ConstTensorView step(std::span<const Chunk> chunks) {

@@ -80,9 +80,10 @@ StepWork step_work(const DecoderSpec& spec, const DecoderWeights& weights, const
   for (const LayerSpec& layer : spec.layers) {
     const SeenKeys seen = seen_keys(shape.tokens, shape.kv_len, layer.window);
     work.kv_bytes += sequences * static_cast<double>(seen.distinct) * token_bytes;
-    work.flops +=
+    work.attention_flops +=
         2 * sequences * static_cast<double>(seen.pairs * spec.num_heads * (kv.head_dim + kv.value_dim()));
   }
+  work.flops += work.attention_flops;
   return work;
 }
 

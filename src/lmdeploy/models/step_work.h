@@ -19,9 +19,10 @@ struct StepShape {
 };
 
 struct StepWork {
-  double weight_bytes = 0;  // of weights, each read once
-  double kv_bytes = 0;      // of keys and values, each read once
-  double flops = 0;         // of matrix products and attention; a multiply-add is two
+  double weight_bytes = 0;     // of weights, each read once
+  double kv_bytes = 0;         // of keys and values, each read once
+  double flops = 0;            // of matrix products and attention; a multiply-add is two
+  double attention_flops = 0;  // attention's part of those
 };
 
 /// Keys that the last `tokens` of a sequence of `kv_len` see. window 0: all before them.

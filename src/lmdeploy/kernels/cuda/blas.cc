@@ -75,7 +75,16 @@ const Library& library() {
 }
 
 cudaDataType_t data_type(DType dtype) {
-  return dtype == DType::kF16 ? CUDA_R_16F : dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F;
+  switch (dtype) {
+    case DType::kF16:
+      return CUDA_R_16F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    case DType::kF8E4M3:
+      return CUDA_R_8F_E4M3;
+    default:
+      return CUDA_R_32F;
+  }
 }
 
 // Row-major out = x * weight^T is column-major out^T = weight * x^T: cuBLAS' A is the weight, its B is x.

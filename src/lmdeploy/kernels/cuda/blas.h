@@ -15,7 +15,7 @@ namespace lmdeploy::cuda {
 struct MatmulShape {
   int64_t tokens = 0, rows = 0, cols = 0;
   int64_t x_stride = 0, out_stride = 0;  // weight rows are contiguous
-  DType type = DType::kF32;              // of x and weight
+  DType type = DType::kF32;              // of x and weight; f8_e4m3 too
   DType out_type = DType::kF32;
   bool accumulate = false;
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 // For what is not counted: buffers of steps with a model, recordings and scratch memory with a cache.
-constexpr int64_t kModelSpare = int64_t{3} << 30, kCacheSpare = int64_t{1} << 30;
+constexpr int64_t kModelSpare = int64_t{3} << 30, kCacheSpare = int64_t{2} << 30;
 
 std::string too_large(std::string_view what, int64_t bytes, int64_t free) {
   return cat(what, " of ", bytes_text(static_cast<double>(bytes)), " in ",

@@ -9,7 +9,8 @@ namespace lmdeploy {
 namespace {
 
 std::string value_text(const Json& value) {
-  return value.is_string() ? std::string(value.as_string()) : to_json_text(value);
+  if (value.is_string()) return std::string(value.as_string());
+  return value.is_double() ? cat(value.as_double()) : to_json_text(value);
 }
 
 // "decode model=llama-8b batch=16"
@@ -38,6 +39,10 @@ BenchReport::BenchReport(std::ostream& out, const std::string& json_path) : out_
 }
 
 void BenchReport::note(const std::string& line) { out_ << line << std::endl; }
+
+void BenchReport::begin(const std::string& block, const JsonObject& setting) {
+  current_ = name_of(block, setting);
+}
 
 void BenchReport::skip(const std::string& block, const JsonObject& setting, const std::string& why) {
   note(cat(name_of(block, setting), ": skipped, ", why));

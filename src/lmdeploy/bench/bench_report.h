@@ -35,6 +35,9 @@ class BenchReport {
   BenchReport(std::ostream& out, const std::string& json_path);
 
   void note(const std::string& line);
+  /// What is measured from here on: for the message of an error.
+  void begin(const std::string& block, const JsonObject& setting);
+  const std::string& current() const { return current_; }
   void skip(const std::string& block, const JsonObject& setting, const std::string& why);
   void add(const BenchResult& result);
   /// How many gates were met, and which were not.
@@ -43,6 +46,7 @@ class BenchReport {
  private:
   std::ostream& out_;
   std::ofstream json_;
+  std::string current_;
   int num_gates_ = 0;
   std::string missed_;  // a line each
 };

@@ -171,7 +171,11 @@ void run(Command& command) {
     const BenchDevice device = {.kernels = *kernels,
                                 .wait = cuda::wait_for_device,
                                 .rates = [&](DType weights) { return rates.of(weights); }};
-    command.block(device, report);
+    try {
+      command.block(device, report);
+    } catch (const Error& error) {
+      throw Error(error.code(), cat(report.current(), ": ", error.what()));
+    }
     report.summarise();
   });
   report.note(cat("took ", three_digits(seconds), " s"));

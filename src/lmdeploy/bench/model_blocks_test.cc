@@ -54,6 +54,7 @@ TEST_F(ModelBlocksTest, DecodeHasALineForEachCombination) {
 
 TEST_F(ModelBlocksTest, PrefillGoesByTokens) {
   run_prefill(tiny_, {.tokens = {3, 100}}, device_, report_);
+  EXPECT_EQ(report_.current(), "prefill model=tiny weights=f16 kv=f16 tokens=100");
   expect_line("prefill model=tiny weights=f16 kv=f16 tokens=100: ", " of it");
 }
 
@@ -80,7 +81,8 @@ TEST_F(ModelBlocksTest, ATraceIsComparedWithTheFirstKindOfCache) {
 TEST_F(ModelBlocksTest, ArrivalsHaveALineForEachRate) {
   const TraceOptions trace = {.num_requests = 4, .mean_prompt = 10, .mean_output = 5, .longest = 30};
   run_trace(tiny_, {.trace = trace, .cache_gb = 0.01, .max_batch = 4, .rates = {50, 100}}, device_, report_);
-  expect_line("arrivals model=tiny weights=f16 kv=f16 rate=", "first token ");
+  expect_line("arrivals model=tiny weights=f16 kv=f16 rate=50: ", "first token ");
+  EXPECT_EQ(report_.current(), "arrivals model=tiny weights=f16 kv=f16 rate=100");
   ASSERT_EQ(lines().size(), 1u + 2) << out_.str();
 }
 

@@ -13,9 +13,11 @@ void for_each_model(const std::string& block, const ModelChoice& choice, const B
                     BenchReport& report, const std::function<void(const BenchModel&)>& body) {
   for (const std::string& shape : choice.models) {
     for (const DType weights : choice.weights) {
+      const JsonObject setting = {{"model", shape}, {"weights", to_string(weights)}};
+      report.begin(block, setting);
       const std::string problem = BenchModel::why_not(shape, weights, device);
       if (!problem.empty()) {
-        report.skip(block, {{"model", shape}, {"weights", to_string(weights)}}, problem);
+        report.skip(block, setting, problem);
         continue;
       }
       const BenchModel bench(shape, weights, device);
@@ -27,9 +29,10 @@ void for_each_model(const std::string& block, const ModelChoice& choice, const B
   }
 }
 
-bool cache_fits(const BenchModel& bench, int64_t bytes, const std::string& block, const JsonObject& setting,
-                BenchReport& report) {
-  const std::string problem = bench.why_no_cache(bytes);
+bool begin_case(const BenchModel& bench, int64_t cache_bytes, const std::string& block,
+                const JsonObject& setting, BenchReport& report) {
+  report.begin(block, setting);
+  const std::string problem = bench.why_no_cache(cache_bytes);
   if (!problem.empty()) report.skip(block, setting, problem);
   return problem.empty();
 }

@@ -23,8 +23,8 @@ JsonObject setting_of(const BenchModel& bench, DType kv_dtype);
 void for_each_model(const std::string& block, const ModelChoice& choice, const BenchDevice& device,
                     BenchReport& report, const std::function<void(const BenchModel&)>& body);
 
-/// Whether a KV cache of so many bytes fits; reports it as skipped where not.
-bool cache_fits(const BenchModel& bench, int64_t bytes, const std::string& block, const JsonObject& setting,
-                BenchReport& report);
+/// Before each case. Whether a KV cache of so many bytes fits; reports the case as skipped where not.
+bool begin_case(const BenchModel& bench, int64_t cache_bytes, const std::string& block,
+                const JsonObject& setting, BenchReport& report);
 
 }  // namespace lmdeploy

@@ -79,7 +79,7 @@ void run_static_case(const BenchModel& bench, DType kv_dtype, const StaticBatch&
   setting["output"] = batch.output_tokens;
   const int64_t tokens = batch.prompt_tokens + batch.output_tokens + 1;
   const int64_t blocks = bench.num_blocks(batch.batch, tokens);
-  if (!cache_fits(bench, bench.cache_bytes(blocks, kv_dtype), "static", setting, report)) return;
+  if (!begin_case(bench, bench.cache_bytes(blocks, kv_dtype), "static", setting, report)) return;
   const auto engine = make_engine(bench, kv_dtype, batch.batch, tokens, blocks);
   warm_up(*engine, bench, batch.batch, batch.prompt_tokens, batch.output_tokens);
   const std::vector<TraceRequest> trace(
@@ -104,7 +104,7 @@ class TraceRuns {
   void run(DType kv_dtype) {
     JsonObject setting = setting_of(bench_, kv_dtype);
     const auto bytes = static_cast<int64_t>(options_.cache_gb * 1e9);
-    if (!cache_fits(bench_, bytes, block(), setting, report_)) return;
+    if (!begin_case(bench_, bytes, block(), setting, report_)) return;
     const int64_t blocks = bytes / bench_.cache_bytes(1, kv_dtype);
     const int64_t longest = 2 * options_.trace.longest + 1;
     if (blocks < bench_.num_blocks(1, longest))
@@ -136,6 +136,7 @@ class TraceRuns {
 
   void run_arrivals(Engine& engine, DType kv_dtype, JsonObject setting, double rate) {
     setting["rate"] = rate;
+    report_.begin(block(), setting);
     const ServingFigures figures =
         serve(engine, bench_, with_arrivals(trace_, rate, options_.trace.seed + 1));
     BenchResult result = result_of(figures, kv_dtype, setting);

@@ -48,7 +48,7 @@ TEST_F(ServingRunTest, AllTokensOfAllRequestsAreCounted) {
 }
 
 TEST_F(ServingRunTest, RequestsRunTogether) {
-  const std::vector<TraceRequest> trace(12, {.prompt_tokens = 4, .output_tokens = 90});
+  const std::vector<TraceRequest> trace(24, {.prompt_tokens = 4, .output_tokens = 90});
   EXPECT_EQ(serve(trace).largest_batch, 8);  // of max_batch_size
 }
 

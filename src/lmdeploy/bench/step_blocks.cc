@@ -1,4 +1,8 @@
 // Blocks of single steps: decode, prefill, and what the engine adds between steps.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "lmdeploy/bench/bench_gates.h"
 #include "lmdeploy/bench/model_blocks.h"
 #include "lmdeploy/bench/serving_run.h"
@@ -31,7 +35,7 @@ void for_each_decode(const std::string& block, const ModelChoice& choice, const 
           setting["batch"] = batch;
           setting["context"] = context;
           const int64_t bytes = bench.cache_bytes(bench.num_blocks(batch, context + more_tokens), kv_dtype);
-          if (cache_fits(bench, bytes, block, setting, report))
+          if (begin_case(bench, bytes, block, setting, report))
             body(bench, {kv_dtype, batch, context}, setting);
         }
   });
@@ -104,7 +108,7 @@ void run_prefill(const ModelChoice& choice, const PrefillOptions& options, const
   const auto measure = [&](const BenchModel& bench, DType kv_dtype, int64_t tokens) {
     JsonObject setting = setting_of(bench, kv_dtype);
     setting["tokens"] = tokens;
-    if (!cache_fits(bench, bench.cache_bytes(bench.num_blocks(1, tokens), kv_dtype), "prefill", setting,
+    if (!begin_case(bench, bench.cache_bytes(bench.num_blocks(1, tokens), kv_dtype), "prefill", setting,
                     report))
       return;
     const double seconds = prefill_seconds(bench, kv_dtype, tokens);

@@ -17,18 +17,19 @@ std::string too_large(std::string_view what, int64_t bytes, int64_t free) {
              bytes_text(static_cast<double>(free)), " of free memory");
 }
 
-std::string why_not_in(const Kernels& kernels, std::string_view what, int64_t bytes, int64_t spare) {
-  const auto free = static_cast<int64_t>(kernels.available_memory());
+std::string why_not_in(const BenchDevice& device, std::string_view what, int64_t bytes, int64_t spare) {
+  const auto free = static_cast<int64_t>(device.free_bytes());
   return bytes + spare <= free ? "" : too_large(what, bytes, free);
 }
 
 }  // namespace
 
 std::string BenchModel::why_not(const std::string& shape, DType weights, const BenchDevice& device) {
+  const auto checkpoint = make_random_checkpoint(shape, weights, kSeed);
   int64_t bytes = 0;
-  for (const TensorInfo& tensor : make_random_checkpoint(shape, weights, kSeed)->tensors())
+  for (const TensorInfo& tensor : checkpoint->tensors())
     bytes += row_bytes(tensor.dtype, tensor.shape.numel());
-  return why_not_in(device.kernels, "weights", bytes, kModelSpare);
+  return why_not_in(device, "weights", bytes, kModelSpare);
 }
 
 BenchModel::BenchModel(const std::string& shape, DType weights, const BenchDevice& device)
@@ -50,7 +51,7 @@ int64_t BenchModel::cache_bytes(int64_t blocks, DType kv_dtype) const {
 }
 
 std::string BenchModel::why_no_cache(int64_t bytes) const {
-  return why_not_in(kernels(), "a KV cache", bytes, kCacheSpare);
+  return why_not_in(device_, "a KV cache", bytes, kCacheSpare);
 }
 
 }  // namespace lmdeploy

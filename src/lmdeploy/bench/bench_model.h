@@ -16,6 +16,7 @@ namespace lmdeploy {
 struct BenchDevice {
   const Kernels& kernels;
   std::function<void()> wait;                       // until the device has nothing to do
+  std::function<size_t()> free_bytes;               // of its memory
   std::function<DeviceRates(DType weights)> rates;  // its ceilings for weights of that kind
 };
 

@@ -170,6 +170,7 @@ void run(Command& command) {
     GpuRates rates(report);
     const BenchDevice device = {.kernels = *kernels,
                                 .wait = cuda::wait_for_device,
+                                .free_bytes = [&] { return kernels->available_memory(); },
                                 .rates = [&](DType weights) { return rates.of(weights); }};
     try {
       command.block(device, report);

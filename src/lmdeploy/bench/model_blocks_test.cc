@@ -13,7 +13,7 @@
 namespace lmdeploy {
 namespace {
 
-/// The CPU with as much free memory as a test says.
+/// The CPU, with little memory.
 class ModelBlocksTest : public ::testing::Test {
  protected:
   static constexpr double kRate = 1e9;
@@ -32,6 +32,7 @@ class ModelBlocksTest : public ::testing::Test {
   const std::unique_ptr<Kernels> kernels_ = make_cpu_kernels(std::make_shared<ThreadPool>(1));
   const BenchDevice device_ = {.kernels = *kernels_,
                                .wait = [] {},
+                               .free_bytes = [] { return size_t{4} << 30; },
                                .rates =
                                    [](DType) {
                                      return DeviceRates{kRate, kRate, kRate};
@@ -87,6 +88,11 @@ TEST_F(ModelBlocksTest, ArrivalsHaveALineForEachRate) {
 }
 
 TEST_F(ModelBlocksTest, WhatDoesNotFitIsSkippedAndSaidSo) {
+  ModelChoice large = tiny_;
+  large.models = {"llama-8b"};  // 8.03 * 10^9 weights
+  run_prefill(large, {}, device_, report_);
+  expect_line("prefill model=llama-8b weights=f16: skipped, weights of 14.96 GiB in 4.00 GiB of free memory",
+              "");
   run_trace(tiny_, {.cache_gb = 1e8}, device_, report_);
   expect_line("trace model=tiny weights=f16 kv=f16: skipped, a KV cache of ", " of free memory");
   run_trace(tiny_, {.cache_gb = 0.001}, device_, report_);

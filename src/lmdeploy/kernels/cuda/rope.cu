@@ -28,6 +28,15 @@ __global__ void rope_table_kernel(Rows<T> table, const int32_t* positions, const
   }
 }
 
+/// A pair of elements turned by an angle: one order of operations for all kernels.
+struct Turned {
+  float first, second;
+  __device__ Turned(float x, float y, float cosine, float sine) {
+    first = __fmaf_rn(x, cosine, -__fmul_rn(y, sine));
+    second = __fmaf_rn(y, cosine, __fmul_rn(x, sine));
+  }
+};
+
 /// Pair j of a head: its elements, turned by a row of the table.
 struct Pair {
   int64_t a, b;
@@ -35,10 +44,9 @@ struct Pair {
       : a(o.first + (o.interleaved ? 2 * j : j)), b(o.first + (o.interleaved ? 2 * j + 1 : half + j)) {}
   template <typename T, typename Table>
   __device__ void turn(T* head, const Table* table, int half, int j) const {
-    const float cosine = to_float(table[j]), sine = to_float(table[half + j]);
-    const float x = to_float(head[a]), y = to_float(head[b]);
-    head[a] = from_float<T>(x * cosine - y * sine);
-    head[b] = from_float<T>(y * cosine + x * sine);
+    const Turned turned(to_float(head[a]), to_float(head[b]), to_float(table[j]), to_float(table[half + j]));
+    head[a] = from_float<T>(turned.first);
+    head[b] = from_float<T>(turned.second);
   }
 };
 
@@ -94,6 +102,74 @@ __global__ void rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Rows<co
   }
 }
 
+constexpr int kWideThreads = 256;
+
+/// Eight pairs of a head, from pair j on: two accesses of 16 bytes.
+template <typename T>
+struct EightPairs {
+  int64_t a, b;  // elements of the accesses
+  Pack<T, 8> first, second;
+
+  __device__ EightPairs(const RopeOptions& o, int half, int j)
+      : a(o.first + (o.interleaved ? 2 * j : j)), b(o.interleaved ? a + 8 : a + half) {}
+  template <typename Table>
+  __device__ void turn(const T* head, const Table* table, int half, int j, bool interleaved) {
+    first = *reinterpret_cast<const Pack<T, 8>*>(head + a);
+    second = *reinterpret_cast<const Pack<T, 8>*>(head + b);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      T& x = interleaved ? (i < 4 ? first : second).values[i % 4 * 2] : first.values[i];
+      T& y = interleaved ? (i < 4 ? first : second).values[i % 4 * 2 + 1] : second.values[i];
+      const Turned turned(to_float(x), to_float(y), to_float(table[j + i]), to_float(table[half + j + i]));
+      x = from_float<T>(turned.first), y = from_float<T>(turned.second);
+    }
+  }
+  __device__ void store(T* head) const {
+    *reinterpret_cast<Pack<T, 8>*>(head + a) = first;
+    *reinterpret_cast<Pack<T, 8>*>(head + b) = second;
+  }
+};
+
+/// The same where everything is whole accesses of 16 bytes. A thread has eight pairs of a query or key head,
+/// or eight elements of a key that do not turn, or of a value.
+template <typename T, typename Table, bool kInterleaved>
+__global__ void wide_rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Rows<const T> v, T* cache,
+                                          KvPlace place, const int64_t* slots, int64_t tokens, int q_heads,
+                                          int kv_heads, int half, RopeOptions o) {
+  wait_for_previous_kernel();
+  const int dim = place.head_dim, of_head = half / 8, of_rest = (dim - 2 * half) / 8, of_value = dim / 8;
+  int at = static_cast<int>(blockIdx.x * kWideThreads + threadIdx.x);
+  const bool turns = at < (q_heads + kv_heads) * of_head;
+  if (!turns) at -= (q_heads + kv_heads) * of_head;
+  const bool is_value = !turns && at >= kv_heads * of_rest;
+  if (is_value) at -= kv_heads * of_rest;
+  const int size = turns ? of_head : is_value ? of_value : of_rest;
+  const int head = at / size, j = at % size * 8, kv_head = turns ? head - q_heads : head;
+  if (kv_head >= kv_heads) return;
+  for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
+    const int64_t slot = kv_head < 0 ? -1 : slots[t];
+    T* row = place.has(slot) ? cache + place.row(slot, kv_head) : nullptr;  // never write outside the pool
+    if (turns) {
+      T* from = x.row(t) + head * dim;
+      EightPairs<T> pairs(o, half, j);
+      pairs.turn(from, table.row(t), half, j, kInterleaved);
+      pairs.store(from);
+      if (row != nullptr) pairs.store(row + place.k_offset);
+    } else if (row != nullptr) {
+      const int64_t d = is_value || j < o.first ? j : j + 2 * half;
+      const T* from = is_value ? v.row(t) + head * dim : x.row(t) + (q_heads + head) * dim;
+      *reinterpret_cast<Pack<T, 8>*>(row + (is_value ? place.v_offset : place.k_offset) + d) =
+          *reinterpret_cast<const Pack<T, 8>*>(from + d);
+    }
+  }
+}
+
+bool is_all_wide(ConstTensorView x, ConstTensorView v, const KvCacheView& cache, const RopeOptions& o,
+                 int64_t half) {
+  return x.dtype() != DType::kF32 && half % 8 == 0 && half > 0 && o.first % 8 == 0 && o.head_dim % 8 == 0 &&
+         is_wide(x, x.cols()) && is_wide(v, v.cols()) && reinterpret_cast<uintptr_t>(cache.data) % 16 == 0;
+}
+
 }  // namespace
 
 void CudaKernels::do_rope_table(TensorView table, ConstTensorView positions, ConstTensorView inv_freq,
@@ -116,13 +192,18 @@ void CudaKernels::do_rope_kv_write(TensorView x, ConstTensorView table, RopeOpti
   if (l.dtype != x.dtype() || v.dtype() != x.dtype() || l.latent_dim > 0 || options.head_dim != l.head_dim)
     return Kernels::do_rope_kv_write(x, table, options, cache, layer, v, slots);
   const int64_t half = table.cols() / 2, q_heads = x.cols() / l.head_dim - l.num_kv_heads;
-  const int64_t each = q_heads * half + l.num_kv_heads * (2 * l.head_dim - half);
-  const dim3 grid(static_cast<unsigned>(ceil_div(each, kThreads)), grid_rows(x.rows()));
+  const bool wide = is_all_wide(x, v, cache, options, half);
+  const int64_t each = wide ? q_heads * half / 8 + l.num_kv_heads * (2 * l.head_dim - half) / 8
+                            : q_heads * half + l.num_kv_heads * (2 * l.head_dim - half);
+  const int threads = wide ? kWideThreads : kThreads;
+  const dim3 grid(static_cast<unsigned>(ceil_div(each, threads)), grid_rows(x.rows()));
   const auto run = [&]<typename T, typename Table>(Type<T>, Type<Table>) {
-    launch(rope_kv_write_kernel<T, Table>, grid, kThreads, 0, stream_, rows_of<T>(x), rows_of<Table>(table),
-           rows_of<T>(v), reinterpret_cast<T*>(cache.data), KvPlace(cache, layer), slots.row<int64_t>(0),
-           x.rows(), static_cast<int>(q_heads), static_cast<int>(l.num_kv_heads), static_cast<int>(half),
-           options);
+    const auto kernel = !wide                 ? rope_kv_write_kernel<T, Table>
+                        : options.interleaved ? wide_rope_kv_write_kernel<T, Table, true>
+                                              : wide_rope_kv_write_kernel<T, Table, false>;
+    launch(kernel, grid, threads, 0, stream_, rows_of<T>(x), rows_of<Table>(table), rows_of<T>(v),
+           reinterpret_cast<T*>(cache.data), KvPlace(cache, layer), slots.row<int64_t>(0), x.rows(),
+           static_cast<int>(q_heads), static_cast<int>(l.num_kv_heads), static_cast<int>(half), options);
   };
   with_type(x.dtype(), [&]<typename T>(Type<T> type) {
     if (table.dtype() == x.dtype())

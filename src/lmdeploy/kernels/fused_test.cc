@@ -13,7 +13,7 @@ TEST_P(FusedTest, LinearGluIsLinearThenGlu) {
   Rng rng(5);
   for (const int64_t inner : {8, 20, 64})
     for (const int64_t cols : {40, 512, 1096})
-      for (const int64_t tokens : {1, 3, 8, 9, 16, 20, 33})
+      for (const int64_t tokens : {1, 3, 8, 9, 16, 20, 33, 70, 130})
         for (const DType kind : {DType::kF16, DType::kBF16, DType::kF32, DType::kU4G128, DType::kQ4_1})
           for (const bool has_bias : {false, true}) {
             if (cols % block_size(kind) != 0) continue;
@@ -46,14 +46,20 @@ TEST_P(FusedTest, RopeKvWriteIsRopeThenKvWrite) {
   LMD_REQUIRE_BACKEND(GetParam());
   const Kernels& kernels = kernels_of(GetParam());
   const DType dtype = dtype_of(GetParam());
-  constexpr RopeCase kCases[] = {{4, 2, 16, 16},           {3, 3, 10, 4, true}, {6, 1, 80, 32},
-                                 {2, 1, 24, 8, false, 12}, {8, 2, 128, 128},    {2, 2, 12, 0}};
+  constexpr RopeCase kCases[] = {{4, 2, 16, 16},
+                                 {3, 3, 10, 4, true},
+                                 {6, 1, 80, 32},
+                                 {2, 1, 24, 8, false, 12},
+                                 {8, 2, 128, 128},
+                                 {2, 2, 12, 0},
+                                 {3, 1, 64, 32, false, 16},
+                                 {2, 2, 48, 16, true, 8}};
   Rng rng(6);
   for (const DType kv_dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kU8, DType::kU4})
     for (const RopeCase& c : kCases)
-      for (const int64_t tokens : {1, 5}) {
+      for (const auto& [tokens, padding] : {std::pair{1, 3}, {5, 3}, {5, 0}}) {
         SCOPED_TRACE(cat(c.q_heads, " + ", c.kv_heads, " heads of ", c.head_dim, ", ", c.rotary_dim,
-                         " turn, ", tokens, " tokens, ", kv_dtype));
+                         " turn, ", tokens, " tokens, padding of ", padding, ", ", kv_dtype));
         if (!kernels.takes_kv_dtype(kv_dtype)) continue;
         KvCacheView cache = {.layout = {.dtype = kv_dtype,
                                         .num_layers = 2,
@@ -67,7 +73,7 @@ TEST_P(FusedTest, RopeKvWriteIsRopeThenKvWrite) {
         std::memset(want_cache.view().data(), 0xff, want_cache.bytes());
         const RopeOptions options = {.head_dim = c.head_dim, .interleaved = c.interleaved, .first = c.first};
         const int64_t cols = (c.q_heads + c.kv_heads) * c.head_dim, kv_cols = c.kv_heads * c.head_dim;
-        const TestTensor x = random_tensor(rng, dtype, tokens, cols, Fill::kOrdinary, 3),
+        const TestTensor x = random_tensor(rng, dtype, tokens, cols, Fill::kOrdinary, padding),
                          y(dtype, tokens, cols);
         kernels.copy(y, x);
         const TestTensor v = random_tensor(rng, dtype, tokens, kv_cols);

@@ -154,6 +154,28 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::ValuesIn(kFewIntegerCases)),
     [](const auto& test) { return std::apply([](const auto&... p) { return name_of(p...); }, test.param); });
 
+// Hopper's kernel for more: whole and partial groups of 128 tokens and of 128 rows, columns that several
+// blocks share and that end inside a unit of 128 or 64; up to 64 tokens it takes large weights only.
+constexpr LinearCase kManyIntegerCases[] = {
+    {65, 300, 33, true}, {128, 640, 40}, {129, 128, 17, true, Fill::kOrdinary, 8}, {256, 75, 8}};
+constexpr LinearCase kLargeIntegerCases[] = {{64, 2600, 303, true}, {40, 3000, 264}};
+constexpr std::array kGroupKinds = {DType::kQ4_0,   DType::kQ8_0,  DType::kU4G32,
+                                    DType::kU4G128, DType::kI8G64, DType::kF8G64};
+INSTANTIATE_TEST_SUITE_P(ManyIntegers, LinearTest,
+                         ::testing::Combine(::testing::ValuesIn(all_backends()),
+                                            ::testing::ValuesIn(kGroupKinds),
+                                            ::testing::ValuesIn(kManyIntegerCases)),
+                         [](const auto& test) {
+                           return std::apply([](const auto&... p) { return name_of(p...); }, test.param);
+                         });
+INSTANTIATE_TEST_SUITE_P(LargeIntegers, LinearTest,
+                         ::testing::Combine(::testing::Values(Backend::kCudaBF16, Backend::kCudaF16),
+                                            ::testing::Values(DType::kU4G128, DType::kI8G64),
+                                            ::testing::ValuesIn(kLargeIntegerCases)),
+                         [](const auto& test) {
+                           return std::apply([](const auto&... p) { return name_of(p...); }, test.param);
+                         });
+
 // More rows than CUDA widens at once for its library.
 INSTANTIATE_TEST_SUITE_P(Slices, LinearTest,
                          ::testing::Combine(::testing::Values(Backend::kCudaBF16),

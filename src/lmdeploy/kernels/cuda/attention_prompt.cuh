@@ -493,28 +493,8 @@ __global__ __launch_bounds__(kPromptThreads,
 /// The cache's elements as prompt_attention_kernel() copies them.
 template <typename T>
 CUtensorMap describe_cache(const AttentionArgs& a) {
-  static const auto encode = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    check(
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result),
-        "find cuTensorMapEncodeTiled");
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
-  }();
-  const cuuint64_t row_bytes = static_cast<cuuint64_t>(a.head_dim) * 2;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(a.head_dim),
-                               static_cast<cuuint64_t>(a.num_blocks * a.block_elements / a.head_dim)};
-  const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(std::min(a.block_len, kTileKeys))},
-                   steps[2] = {1, 1};
-  CUtensorMap map = {};
-  const CUresult status = encode(
-      &map, std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-      const_cast<std::byte*>(a.cache), sizes, &row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    throw Error(ErrorCode::kInternal,
-                cat("CUDA: describe the cache to the copy engine: error ", int{status}));
-  return map;
+  return describe_matrix<T>(a.cache, a.num_blocks * a.block_elements / a.head_dim, a.head_dim,
+                            std::min(a.block_len, kTileKeys));
 }
 
 }  // namespace

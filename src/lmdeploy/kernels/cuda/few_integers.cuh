@@ -77,12 +77,14 @@ __device__ void multiply_few(const FewTokensArgs& a, const Work& work) {
         shared[strand][t * 8 + lane() % 4 * 2 + i % 2][lane() / 4 + i / 2 * 8] = sums[t][i];
   }
   __syncthreads();
-  store<false, 8 * kTokenTiles, 16, T>(a, work, Activation::kSilu, static_cast<int>(blockIdx.y) * 16,
-                                       [&](int token, int at) {
-                                         float sum = 0;
-                                         for (int s = 0; s < kStrands; ++s) sum += shared[s][token][at];
-                                         return sum;
-                                       });
+  store<false, 8 * kTokenTiles, 16, T>(
+      a, work, Activation::kSilu, static_cast<int>(blockIdx.y) * 16,
+      [&](int token, int at) {
+        float sum = 0;
+        for (int s = 0; s < kStrands; ++s) sum += shared[s][token][at];
+        return sum;
+      },
+      kExpertWarps * 32);
 }
 
 template <typename T, typename W, int kTokenTiles>

@@ -6,7 +6,7 @@
 
 namespace lmdeploy::cuda {
 
-/// Beyond these weights are better widened once, for the library.
+/// Beyond these weights are better widened once, for the library, where there is no run_group_integers().
 constexpr int kMostIntegerTokens = 64;
 
 /// For up to 16 tokens at a time. The format has kBits; x is of T, with rows of whole 16 bytes. With args.glu
@@ -31,5 +31,21 @@ struct Meeting {
 template <typename T, int kBits>
 void run_many_integers(const FewTokensArgs& args, const IntegerFormat& format, const Meeting& meeting,
                        cudaStream_t stream);
+
+/// For 17 tokens and more, where suits_groups() says so. A token's bits depend on how many there are.
+template <typename T, int kBits>
+void run_group_integers(const FewTokensArgs& args, const IntegerFormat& format, const Meeting& meeting,
+                        cudaStream_t stream);
+/// Whether run_group_integers() can, and beats run_many_integers() and, beyond kMostIntegerTokens, the
+/// library with widened weights.
+inline bool suits_groups(int64_t tokens, int64_t rows, int64_t cols, const IntegerFormat& format,
+                         const DeviceLimits& device) {
+  constexpr int64_t kLeastTokens = 33, kMostOf4Bits = 256, kMostOf8Bits = 128, kLeastWeight = 25'000'000;
+  constexpr int kSharedBytes = 205 << 10;
+  return device.code.has_wgmma && device.shared_bytes >= kSharedBytes &&
+         format.scale != GroupScale::kScaleMin && tokens >= kLeastTokens &&
+         tokens <= (format.bits == 4 ? kMostOf4Bits : kMostOf8Bits) &&
+         (tokens > kMostIntegerTokens || rows * cols >= kLeastWeight);
+}
 
 }  // namespace lmdeploy::cuda

@@ -25,12 +25,12 @@ __device__ void store_output(const FewTokensArgs& a, const float* bias, Activati
 }
 
 /// Stores what sum(token, row) gives of a block's tokens and rows; with kGlu rows from kOutputs on are gated
-/// by those before.
+/// by those before. So many threads call it, the block's first ones.
 template <bool kGlu, int kTokens, int kOutputs, typename T, typename Sum>
 __device__ void store(const FewTokensArgs& a, const Work& work, Activation activation, int first_row,
-                      const Sum& sum) {
+                      const Sum& sum, int threads) {
   const int outputs = kGlu ? a.rows / 2 : a.rows;
-  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kOutputs; i += static_cast<int>(blockDim.x)) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kOutputs; i += threads) {
     const int at = i % kOutputs, row = first_row + at, token = work.first_token + i / kOutputs;
     if (token >= work.end_token || row >= outputs) continue;
     store_output<kGlu, T>(a, work.bias, activation, token, row, sum(i / kOutputs, at),

@@ -8,7 +8,7 @@
 
 #include "lmdeploy/kernels/cuda/few_tokens_results.cuh"
 #include "lmdeploy/kernels/cuda/integer_weight.cuh"
-#include "lmdeploy/kernels/cuda/mma.cuh"
+#include "lmdeploy/kernels/cuda/wgmma.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
@@ -123,6 +123,44 @@ class IntegerUnit {
             sums[t][i] = fmaf(product, group.scale, sums[t][i]);
             if constexpr (kMins) sums[t][i] = fmaf(x_sums[t][i], group.other, sums[t][i]);
           }
+      }
+    }
+  }
+
+  /// The same by a warpgroup, whose warps have units of the same columns. x: the unit's columns of tokens in
+  /// the order of order_step(), from 64 columns to the next `next_columns` bytes. Without mins.
+  template <int kTokenTiles>
+  __device__ void multiply_together(float (&sums)[kTokenTiles][4], int columns, SwizzledMatrix x,
+                                    int next_columns) const {
+    static_assert(!kMins);
+#pragma unroll
+    for (int g = 0; g < W::kGroups; ++g) {
+      if (g > 0 && g * W::kGroup >= columns) break;
+      float products[kTokenTiles][4];
+      constexpr int kSteps = W::kGroup / 16, kAtOnce = kSteps < 4 ? kSteps : 4;  // in registers
+#pragma unroll
+      for (int first = 0; first < kSteps; first += kAtOnce) {
+        uint32_t weights[kAtOnce][4];
+        hold(products);
+        begin_products();
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s) {
+          if (s % 2 == 0) widen(g, (first + s) / 2, weights[s], weights[s + 1]);
+          const int step = g * kSteps + first + s;
+          multiply_group<T, 0>(products, weights[s], x + (step / 4 * next_columns + step % 4 * 32),
+                               first + s > 0);
+        }
+        commit_products();
+        wait_for_products<0>();
+        hold(products);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float scale = decode_scale<W>(scale_at(g, half)).scale;
+#pragma unroll
+        for (int t = 0; t < kTokenTiles; ++t)
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) sums[t][i] = fmaf(products[t][i], scale, sums[t][i]);
       }
     }
   }

@@ -95,7 +95,9 @@ MatmulShape matmul_shape(TensorView out, ConstTensorView x) {
 // matches.
 bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const DeviceLimits& device,
                       bool batch_invariant) {
-  if (part.integers.exists()) return batch_invariant || shape.tokens <= kMostIntegerTokens;
+  if (part.integers.exists())
+    return batch_invariant || shape.tokens <= kMostIntegerTokens ||
+           suits_groups(shape.tokens, part.rows, shape.cols, part.integers, device);
   return (batch_invariant || shape.tokens <= kMostFewTokens) && device.code.major >= 8 &&
          part.dtype == shape.type && shape.type != DType::kF32;
 }
@@ -123,6 +125,8 @@ void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format
                          run_few_tokens<T>(args, device, stream);
                        else if (args.tokens <= kMostFewTokens || batch_invariant)
                          run_few_integers<T, kBits>(args, format, device, stream);
+                       else if (suits_groups(args.tokens, args.rows, args.cols, format, device))
+                         run_group_integers<T, kBits>(args, format, meeting, stream);
                        else
                          run_many_integers<T, kBits>(args, format, meeting, stream);
                      });

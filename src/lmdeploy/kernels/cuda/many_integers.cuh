@@ -4,22 +4,13 @@
 #pragma once
 
 #include "lmdeploy/kernels/cuda/few_integers.h"
-#include "lmdeploy/kernels/cuda/integer_tile.cuh"
+#include "lmdeploy/kernels/cuda/integer_blocks.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
 
-struct ManyBlock {
-  static constexpr int kWarps = 8, kThreads = 32 * kWarps, kRows = 16 * kWarps;
-};
-
-/// Where blocks that share columns meet.
-struct Splits {
-  int count;
-  float* sums;        // [blocks of rows][count][tokens of a block][ManyBlock::kRows]
-  int32_t* arrivals;  // of each block of rows; 0 before and after
-};
+using ManyBlock = RowBlock<8>;
 
 /// Columns of a block's tokens in shared memory, some units ahead.
 template <typename T, typename W, int kTokens>
@@ -67,50 +58,6 @@ class TokenRing {
   const int end_;
 };
 
-/// Whether this block is the last of those that share its rows. All threads call it.
-__device__ inline bool is_last_of(int32_t& arrivals, int count) {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(&arrivals, 1) == count - 1;
-    if (last) arrivals = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  return last;
-}
-
-/// sums[i] = parts[0][i] + parts[1][i] ...
-template <int kSums>
-__device__ void add_parts(const float4* parts, int count, float4* sums) {
-  constexpr int kEach = kSums / 4 / ManyBlock::kThreads;
-  float4 total[kEach] = {};
-#pragma unroll 2
-  for (int part = 0; part < count; ++part)
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const float4 more =
-          __ldcg(parts + part * (kSums / 4) + i * ManyBlock::kThreads + static_cast<int>(threadIdx.x));
-      total[i].x += more.x, total[i].y += more.y, total[i].z += more.z, total[i].w += more.w;
-    }
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) sums[i * ManyBlock::kThreads + static_cast<int>(threadIdx.x)] = total[i];
-}
-
-/// Which tile a warp has: its `own` if the weight has so many rows, else the last one, of which nobody reads
-/// the results. With kGlu the second half of a block's warps have what the first half gate.
-template <bool kGlu>
-__device__ int tile_of_warp(int rows, int first_row) {
-  const int own = first_row / 16 + warp();
-  if constexpr (kGlu) {
-    constexpr int kHalf = ManyBlock::kWarps / 2;
-    const int gates = rows / 32;
-    return warp() < kHalf ? min(own, gates - 1) : gates + min(own - kHalf, gates - 1);
-  }
-  return min(own, (rows + 15) / 16 - 1);
-}
-
 template <typename T, typename W, int kTokenTiles, bool kGlu>
 __global__ __launch_bounds__(ManyBlock::kThreads,
                              W::kScale == GroupScale::kScaleMin
@@ -118,13 +65,13 @@ __global__ __launch_bounds__(ManyBlock::kThreads,
                                  : 2) void many_integers_kernel(const __grid_constant__ FewTokensArgs a,
                                                                 Activation activation, Splits splits) {
 #if LMDEPLOY_HAS_MMA
-  constexpr int kTokens = 8 * kTokenTiles, kRows = ManyBlock::kRows, kOutputs = kGlu ? kRows / 2 : kRows;
+  constexpr int kTokens = 8 * kTokenTiles;
   constexpr int kDepth = W::kLoads >= 4 ? 1 : 4 / W::kLoads;  // 64 bytes a lane
   extern __shared__ float4 memory[];
   const int split = static_cast<int>(blockIdx.x), row_block = static_cast<int>(blockIdx.y);
   const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
   const int first = units * split / splits.count, end = units * (split + 1) / splits.count;
-  const int64_t tile = tile_of_warp<kGlu>(a.rows, row_block * kOutputs);
+  const int64_t tile = tile_of_warp<ManyBlock, kGlu>(a.rows, row_block, warp());
   IntegerTile<T, W, kDepth> integers(static_cast<const std::byte*>(a.weight) + tile * units * W::kUnitBytes,
                                      first, 1, end);
   TokenRing<T, W, kTokens> ring(a, reinterpret_cast<T*>(memory), first, end);
@@ -142,20 +89,8 @@ __global__ __launch_bounds__(ManyBlock::kThreads,
   }
   wait_for_copies<0>();
   __syncthreads();
-  auto* shared = reinterpret_cast<float*>(memory);
-  constexpr int kSums = kTokens * kRows;
-  float* parts = splits.sums + int64_t{row_block} * splits.count * kSums;
-  float* own = (splits.count == 1 ? shared : parts + split * kSums) + warp() * 16 + lane() / 4;
-  for (int t = 0; t < kTokenTiles; ++t)
-    for (int i = 0; i < 4; ++i) own[(t * 8 + lane() % 4 * 2 + i % 2) * kRows + i / 2 * 8] = sums[t][i];
-  if (splits.count > 1) {
-    if (!is_last_of(splits.arrivals[row_block], splits.count)) return;
-    add_parts<kSums>(reinterpret_cast<const float4*>(parts), splits.count, memory);
-  }
-  __syncthreads();
-  const Work work = {nullptr, a.bias, 0, a.tokens};
-  store<kGlu, kTokens, kOutputs, T>(a, work, activation, row_block * kOutputs,
-                                    [&](int token, int at) { return shared[token * kRows + at]; });
+  finish_block<T, ManyBlock, kTokenTiles, kGlu>(a, activation, splits, row_block, split, row_block, 0, sums,
+                                                memory);
 #endif
 }
 
@@ -165,15 +100,10 @@ void launch_many_integers(const FewTokensArgs& args, const Meeting& meeting, cud
   constexpr int kBytes = std::max(TokenRing<T, W, kTokens>::kBytes, kTokens * kRows * 4);
   constexpr auto kernel = many_integers_kernel<T, W, kTokenTiles, kGlu>;
   allow_shared_memory<kernel>(kBytes);
-  const int64_t row_blocks = ceil_div(kGlu ? args.rows / 2 : args.rows, kGlu ? kRows / 2 : kRows);
-  const int64_t units = ceil_div(args.cols, W::kUnitCols);
-  Splits splits = {.count = 1, .sums = nullptr, .arrivals = meeting.arrivals};
-  if (row_blocks <= kArrivals)  // a few units each, two blocks for each multiprocessor
-    splits.count =
-        static_cast<int>(std::clamp<int64_t>(2 * meeting.num_sms / row_blocks, 1, ceil_div(units, 4)));
+  const int64_t row_blocks = ManyBlock::count<kGlu>(args.rows);
+  Splits splits = split_columns(row_blocks, ceil_div(args.cols, W::kUnitCols), 2 * meeting.num_sms, meeting);
   if (splits.count > 1)
-    splits.sums = reinterpret_cast<float*>(
-        meeting.scratch->bytes(row_blocks * splits.count * kTokens * kRows * int64_t{sizeof(float)}));
+    splits.sums = reinterpret_cast<float*>(meeting.scratch->bytes(splits.bytes(row_blocks, kTokens * kRows)));
   const dim3 grid(static_cast<unsigned>(splits.count), static_cast<unsigned>(row_blocks));
   kernel<<<grid, ManyBlock::kThreads, kBytes, stream>>>(args, args.glu.value_or(Activation::kSilu), splits);
 }

@@ -2,11 +2,10 @@
 // in shared memory that count their bytes. From sm_90 on; elsewhere they trap.
 #pragma once
 
-#include <cuda.h>
-
 #include <cstdint>
 
 #include "lmdeploy/kernels/cuda/mma.cuh"
+#include "lmdeploy/kernels/cuda/tensor_map.h"
 
 namespace lmdeploy::cuda {
 
@@ -15,6 +14,11 @@ namespace lmdeploy::cuda {
 #else
 #define LMDEPLOY_HAS_TENSOR_COPY 0
 #endif
+
+template <typename T>
+CUtensorMap describe_matrix(const void* data, int64_t rows, int64_t cols, int64_t box_rows) {
+  return describe_matrix(data, std::is_same_v<T, __half>, rows, cols, box_rows);
+}
 
 /// A barrier in shared memory (mbarrier) that threads arrive at and copies count down; it has phases, waited
 /// for by their parity.
@@ -61,6 +65,18 @@ __device__ inline void publish_barriers() {
 #if LMDEPLOY_HAS_TENSOR_COPY
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/// Starts the copy of so many bytes; all are multiples of 16.
+__device__ inline void copy_bytes(uint32_t to, const void* from, int bytes, CopyBarrier& arrived) {
+#if LMDEPLOY_HAS_TENSOR_COPY
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(arrived.address())
+      : "memory");
+#else
+  __trap();
 #endif
 }
 

@@ -91,41 +91,39 @@ __device__ void give_registers() {
 
 #if LMDEPLOY_HAS_WGMMA
 #define LMDEPLOY_D4(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
-#define LMDEPLOY_D32(n)                                                                           \
-  LMDEPLOY_D4(n), LMDEPLOY_D4(n + 1), LMDEPLOY_D4(n + 2), LMDEPLOY_D4(n + 3), LMDEPLOY_D4(n + 4), \
-      LMDEPLOY_D4(n + 5), LMDEPLOY_D4(n + 6), LMDEPLOY_D4(n + 7)
-#define LMDEPLOY_SHARED_64(TYPE)                                                                   \
-  asm volatile(                                                                                    \
-      "{.reg .pred p; setp.ne.b32 p, %34, 0;"                                                      \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                                  \
-      " {"                                                                                         \
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24," \
-      "%25,%26,%27,%28,%29,%30,%31"                                                                \
-      "}, %32, %33, p, 1, 1, 0, %35;}"                                                             \
-      : LMDEPLOY_D32(0)                                                                            \
+#define LMDEPLOY_D16(n) LMDEPLOY_D4(n), LMDEPLOY_D4(n + 1), LMDEPLOY_D4(n + 2), LMDEPLOY_D4(n + 3)
+#define LMDEPLOY_SHARED_64(TYPE)                                                               \
+  asm volatile(                                                                                \
+      "{.reg .pred p; setp.ne.b32 p, %34, 0;"                                                  \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                              \
+      " {"                                                                                     \
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
+      "%24,%25,%26,%27,%28,%29,%30,%31"                                                        \
+      "}, %32, %33, p, 1, 1, 0, %35;}"                                                         \
+      : LMDEPLOY_D16(0), LMDEPLOY_D16(4)                                                       \
       : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(add)), "n"(kTransposed))
-#define LMDEPLOY_REGISTERS_64(TYPE)                                                                \
-  asm volatile(                                                                                    \
-      "{.reg .pred p; setp.ne.b32 p, %37, 0;"                                                      \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                                  \
-      " {"                                                                                         \
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24," \
-      "%25,%26,%27,%28,%29,%30,%31"                                                                \
-      "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;}"                                                  \
-      : LMDEPLOY_D32(0)                                                                            \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(add)),     \
+#define LMDEPLOY_REGISTERS_64(TYPE)                                                            \
+  asm volatile(                                                                                \
+      "{.reg .pred p; setp.ne.b32 p, %37, 0;"                                                  \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                              \
+      " {"                                                                                     \
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
+      "%24,%25,%26,%27,%28,%29,%30,%31"                                                        \
+      "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;}"                                              \
+      : LMDEPLOY_D16(0), LMDEPLOY_D16(4)                                                       \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(add)), \
         "n"(kTransposed))
-#define LMDEPLOY_REGISTERS_128(TYPE)                                                               \
-  asm volatile(                                                                                    \
-      "{.reg .pred p; setp.ne.b32 p, %69, 0;"                                                      \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                                 \
-      " {"                                                                                         \
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24," \
-      "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%4" \
-      "7,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"                          \
-      "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;}"                                                  \
-      : LMDEPLOY_D32(0), LMDEPLOY_D32(8)                                                           \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(add)),     \
+#define LMDEPLOY_REGISTERS_128(TYPE)                                                                     \
+  asm volatile(                                                                                          \
+      "{.reg .pred p; setp.ne.b32 p, %69, 0;"                                                            \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                                       \
+      " {"                                                                                               \
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"           \
+      "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"                                  \
+      "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;}"                                                        \
+      : LMDEPLOY_D16(0), LMDEPLOY_D16(4), LMDEPLOY_D16(8), LMDEPLOY_D16(12)                              \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(add)),           \
         "n"(kTransposed))
 #endif
 
@@ -137,11 +135,12 @@ template <typename T, int kTransposed, int kCount>
 __device__ void multiply_group(float (&d)[kCount][4], const uint32_t (&a)[4], SwizzledMatrix b, bool add) {
   static_assert(kCount == 8 || kCount == 16);
 #if LMDEPLOY_HAS_WGMMA
-  if constexpr (kCount == 8 && std::is_same_v<T, __half>)
+  constexpr bool kHalf = std::is_same_v<T, __half>;
+  if constexpr (kCount == 8 && kHalf)
     LMDEPLOY_REGISTERS_64("f16");
   else if constexpr (kCount == 8)
     LMDEPLOY_REGISTERS_64("bf16");
-  else if constexpr (std::is_same_v<T, __half>)
+  else if constexpr (kHalf)
     LMDEPLOY_REGISTERS_128("f16");
   else
     LMDEPLOY_REGISTERS_128("bf16");

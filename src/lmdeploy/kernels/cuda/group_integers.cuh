@@ -1,0 +1,230 @@
+// linear for some dozens to hundreds of tokens with weights of 4 or 8 bits on Hopper: warpgroups multiply by
+// wgmma, which takes the widened weights from registers and the tokens from shared memory, where they are
+// copied by TMA a unit of columns at a time. Rows and columns are dealt out to blocks as in
+// many_integers.cuh.
+#pragma once
+
+#include "lmdeploy/kernels/cuda/integer_blocks.cuh"
+#include "lmdeploy/kernels/cuda/tensor_copy.cuh"
+
+namespace lmdeploy::cuda {
+namespace {
+
+/// Up to 64 tokens 16 warps share what is copied for them; more tokens leave registers for 8.
+template <int kTokens>
+using GroupBlock = RowBlock<(kTokens > 64 ? 8 : 16)>;
+
+constexpr int kReaderRegisters = 24;
+constexpr int kGroupThreads = 128;  // of the warpgroup that reads
+
+/// Registers of a thread with rows: what the block begins with, less those of each thread that reads.
+template <typename Block>
+constexpr int kRowRegisters = [] {
+  constexpr int kThreads = Block::kThreads + kGroupThreads, kBegin = 65536 / kThreads / 8 * 8;
+  return (kBegin * kThreads - kReaderRegisters * kGroupThreads) / Block::kThreads / 8 * 8;
+}();
+
+/// Shared memory of a block, until its sums take it: a ring of units of columns.
+template <typename W, int kTokens>
+struct GroupMemory {
+  static constexpr int kParts = W::kUnitCols / 64, kPart = kTokens * kSwizzledRow;
+  static constexpr int kTokenBytes = kParts * kPart,
+                       kWeightBytes = GroupBlock<kTokens>::kWarps * W::kUnitBytes;
+  static constexpr int kMost = 200 << 10, kStages = kMost / (kTokenBytes + kWeightBytes);
+  static_assert(kStages >= 4);
+
+  std::byte tokens[kStages][kTokenBytes];    // [kParts] parts of 64 columns, swizzled
+  std::byte weights[kStages][kWeightBytes];  // of each warp's tile
+  CopyBarrier full[kStages], empty[kStages];
+
+  __device__ void init() {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kStages; ++i) full[i].init(1), empty[i].init(GroupBlock<kTokens>::kWarps);
+      publish_barriers();
+    }
+    __syncthreads();
+  }
+};
+
+/// The warp that has a block's units copied, a lane for each tile of weights.
+template <typename W, int kTokens, bool kGlu>
+class GroupReader {
+  using Memory = GroupMemory<W, kTokens>;
+  using Block = GroupBlock<kTokens>;
+  static constexpr int kStages = Memory::kStages;
+  static_assert(Block::kWarps <= 32);
+
+ public:
+  __device__ GroupReader(const FewTokensArgs& a, const CUtensorMap& x, Memory& memory, int row_block,
+                         int first_token, int first, int end)
+      : memory_(memory), x_(x), first_token_(first_token), first_(first), count_(end - first) {
+    const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
+    const int64_t tile = tile_of_warp<Block, kGlu>(a.rows, row_block, min(lane(), Block::kWarps - 1));
+    weights_ = static_cast<const std::byte*>(a.weight) + (tile * units + first) * W::kUnitBytes;
+  }
+  __device__ void run() {
+    const int ahead = min(kStages, count_);
+    for (int n = 0; n < ahead; ++n) start_weights(n);
+    wait_for_previous_kernel();  // weights have been there before
+    for (int n = 0; n < ahead; ++n) start_tokens(n);
+    for (int n = ahead; n < count_; ++n) {
+      memory_.empty[n % kStages].wait((n / kStages - 1) & 1);
+      start_weights(n);
+      start_tokens(n);
+    }
+  }
+
+ private:
+  __device__ void start_weights(int n) {
+    CopyBarrier& full = memory_.full[n % kStages];
+    if (lane() == 0) full.arrive_and_expect(Memory::kTokenBytes + Memory::kWeightBytes);
+    __syncwarp();
+    if (lane() < Block::kWarps)
+      copy_bytes(shared_address(memory_.weights[n % kStages] + lane() * W::kUnitBytes),
+                 weights_ + int64_t{n} * W::kUnitBytes, W::kUnitBytes, full);
+  }
+  __device__ void start_tokens(int n) {
+    if (lane() < Memory::kParts)
+      copy_box(shared_address(memory_.tokens[n % kStages]) + lane() * Memory::kPart, x_,
+               (first_ + n) * W::kUnitCols + lane() * 64, first_token_, memory_.full[n % kStages]);
+  }
+
+  Memory& memory_;
+  const CUtensorMap& x_;
+  const std::byte* weights_;  // of the lane's tile
+  const int first_token_, first_, count_;
+};
+
+/// Multiplies a block's units, of which the first one has `columns`; all warps but the reader's group call
+/// it.
+template <typename T, typename W, int kTokens>
+__device__ void multiply_units(GroupMemory<W, kTokens>& memory, int count, int columns,
+                               float (&sums)[kTokens / 8][4]) {
+  using Memory = GroupMemory<W, kTokens>;
+#pragma unroll 1
+  for (int n = 0; n < count; ++n) {
+    const int stage = n % Memory::kStages;
+    memory.full[stage].wait(n / Memory::kStages & 1);
+    IntegerUnit<T, W> integers;
+    integers.load_shared(shared_address(memory.weights[stage] + warp() * W::kUnitBytes));
+    const SwizzledMatrix tokens(shared_address(memory.tokens[stage]), kSwizzledRows, 16);
+    integers.multiply_together(sums, columns - n * W::kUnitCols, tokens, Memory::kPart);
+    __syncwarp();
+    if (lane() == 0) memory.empty[stage].arrive();
+  }
+}
+
+/// x: the tokens in the order of order_tokens_kernel, in boxes of 64 columns and kTokens tokens.
+template <typename T, typename W, int kTokens, bool kGlu>
+__global__ __launch_bounds__(GroupBlock<kTokens>::kThreads + kGroupThreads,
+                             1) void group_integers_kernel(const __grid_constant__ FewTokensArgs a,
+                                                           const __grid_constant__ CUtensorMap x,
+                                                           Activation activation, Splits splits) {
+#if LMDEPLOY_HAS_WGMMA
+  using Block = GroupBlock<kTokens>;
+  extern __shared__ __align__(1024) std::byte group_memory[];
+  auto& memory = *reinterpret_cast<GroupMemory<W, kTokens>*>(group_memory);
+  const int split = static_cast<int>(blockIdx.x), row_block = static_cast<int>(blockIdx.y),
+            first_token = static_cast<int>(blockIdx.z) * kTokens;
+  const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
+  const int first = units * split / splits.count, end = units * (split + 1) / splits.count;
+  memory.init();
+  if (threadIdx.x >= Block::kThreads) {
+    give_registers<kReaderRegisters>();
+    if (threadIdx.x / 32 == Block::kWarps)
+      GroupReader<W, kTokens, kGlu>(a, x, memory, row_block, first_token, first, end).run();
+    else
+      wait_for_previous_kernel();
+    return;
+  }
+  static_assert(kRowRegisters<GroupBlock<64>> == 112 && kRowRegisters<GroupBlock<128>> == 240);
+  take_registers<kRowRegisters<Block>>();
+  wait_for_previous_kernel();
+  float sums[kTokens / 8][4] = {};
+  multiply_units<T, W, kTokens>(memory, end - first, a.cols - first * W::kUnitCols, sums);
+  sync_block<Block>();
+  finish_block<T, Block, kTokens / 8, kGlu>(
+      a, activation, splits, static_cast<int>(blockIdx.z * gridDim.y) + row_block, split, row_block,
+      first_token, sums, reinterpret_cast<float4*>(group_memory));
+#endif
+}
+
+/// Four pieces of eight columns as the products of a step of 32 want them: see integer_tile.cuh.
+__device__ inline void order_step(const uint4 (&from)[4], uint4 (&to)[4]) {
+  const auto word = [&](int piece, int i) { return (&from[piece].x)[i]; };
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = {word(0, i), word(1, i), word(2, i), word(3, i)};
+}
+
+/// out[token] = x[token] in that order, with zeros up to whole 64 columns. Elements have 16 bits.
+template <typename T>
+__global__ void order_tokens_kernel(T* out, const T* x, int64_t x_stride, int tokens, int cols,
+                                    int out_cols) {
+  wait_for_previous_kernel();
+  const int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * 32;
+  if (k >= out_cols) return;
+  for (int t = static_cast<int>(blockIdx.y); t < tokens; t += static_cast<int>(gridDim.y)) {
+    const T* row = x + t * x_stride + k;
+    uint4 from[4], to[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      from[i] = k + i * 8 < cols ? *reinterpret_cast<const uint4*>(row + i * 8) : uint4{};
+    order_step(from, to);
+    auto* place = reinterpret_cast<uint4*>(out + int64_t{t} * out_cols + k);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) place[i] = to[i];
+  }
+}
+
+template <typename T, typename W, int kTokens, bool kGlu>
+void launch_group_integers(const FewTokensArgs& args, const Meeting& meeting, cudaStream_t stream) {
+  using Block = GroupBlock<kTokens>;
+  constexpr int kSums = kTokens * Block::kRows,
+                kBytes = std::max<int>(sizeof(GroupMemory<W, kTokens>), kSums * 4);
+  constexpr auto kernel = group_integers_kernel<T, W, kTokens, kGlu>;
+  allow_shared_memory<kernel>(kBytes);
+  const int64_t row_blocks = Block::template count<kGlu>(args.rows),
+                token_blocks = ceil_div(args.tokens, kTokens);
+  const int out_cols = static_cast<int>(ceil_div(args.cols, 64) * 64);
+  const int64_t token_bytes = int64_t{args.tokens} * out_cols * 2;
+  Splits splits =
+      split_columns(row_blocks * token_blocks, ceil_div(args.cols, W::kUnitCols), meeting.num_sms, meeting);
+  std::byte* scratch = meeting.scratch->bytes(token_bytes + splits.bytes(row_blocks * token_blocks, kSums));
+  splits.sums = reinterpret_cast<float*>(scratch + token_bytes);
+  T* ordered = reinterpret_cast<T*>(scratch);
+  constexpr int kOrderThreads = 128;
+  launch(
+      order_tokens_kernel<T>,
+      dim3(static_cast<unsigned>(ceil_div(out_cols, kOrderThreads * 32)), static_cast<unsigned>(args.tokens)),
+      kOrderThreads, 0, stream, ordered, static_cast<const T*>(args.x), args.x_stride, args.tokens, args.cols,
+      out_cols);
+  const CUtensorMap x = describe_matrix<T>(ordered, args.tokens, out_cols, kTokens);
+  launch(kernel,
+         dim3(static_cast<unsigned>(splits.count), static_cast<unsigned>(row_blocks),
+              static_cast<unsigned>(token_blocks)),
+         Block::kThreads + kGroupThreads, kBytes, stream, args, x, args.glu.value_or(Activation::kSilu),
+         splits);
+}
+
+}  // namespace
+
+template <typename T, int kBits>
+void run_group_integers(const FewTokensArgs& args, const IntegerFormat& format, const Meeting& meeting,
+                        cudaStream_t stream) {
+  with_integers_of<kBits>(format, [&]<typename W>(Type<W>) {
+    if constexpr (W::kScale != GroupScale::kScaleMin) {
+      const auto run = [&]<int kTokens>(std::integral_constant<int, kTokens>) {
+        if (args.glu)
+          launch_group_integers<T, W, kTokens, true>(args, meeting, stream);
+        else
+          launch_group_integers<T, W, kTokens, false>(args, meeting, stream);
+      };
+      if (args.tokens <= 64)
+        run(std::integral_constant<int, 64>());
+      else
+        run(std::integral_constant<int, 128>());
+    }
+  });
+}
+
+}  // namespace lmdeploy::cuda

@@ -1,0 +1,7 @@
+// linear for dozens to hundreds of tokens in bf16 with weights of 8 bits, on Hopper.
+#include "lmdeploy/kernels/cuda/group_integers.cuh"
+
+namespace lmdeploy::cuda {
+template void run_group_integers<__nv_bfloat16, 8>(const FewTokensArgs&, const IntegerFormat&, const Meeting&,
+                                                   cudaStream_t);
+}  // namespace lmdeploy::cuda

@@ -74,6 +74,13 @@ struct LatentSpec {
   float norm_eps = 1e-6f;
 };
 
+/// What a rank's share of a model (sharding.h) knows of the whole.
+struct WholeSpec {
+  int64_t num_heads = 0;   // 0: this is the whole
+  int64_t first_head = 0;  // of the share's
+  int64_t head_size = 0;   // DecoderSpec::head_size()
+};
+
 struct DecoderSpec {
   std::string architecture;  // for messages only
   int64_t hidden_size = 0;
@@ -133,6 +140,7 @@ struct DecoderSpec {
   float logit_soft_cap = 0;
 
   std::vector<int> eos_ids;  // of config.json
+  WholeSpec whole;
 
   /// Columns of what forward() gives.
   int64_t head_size() const { return gives_score ? 1 : vocab_size; }

@@ -159,6 +159,10 @@ int64_t num_matrices(const WeightRule& rule, const DecoderSpec& spec) {
   return holds_experts(rule.stored) ? spec.experts.num_experts : num_tensors(rule, spec);
 }
 
+bool keeps_rows(Stored stored) {
+  return !is_transposed(stored) && stored != Stored::kHeadKeys && stored != Stored::kUnitRows;
+}
+
 void undo_column_order(MatrixPiece& piece) {
   if (piece.column_order.empty()) return;
   const Tensor wide = dequantized(piece.view);
@@ -174,9 +178,7 @@ void undo_column_order(MatrixPiece& piece) {
 MatrixPiece take_matrix(ConstTensorView stored, std::span<const int32_t> column_order, const WeightRule& rule,
                         const DecoderSpec& spec, int64_t index) {
   MatrixPiece all = {Tensor(), flat(stored), column_order};
-  const bool by_rows =
-      !is_transposed(rule.stored) && rule.stored != Stored::kHeadKeys && rule.stored != Stored::kUnitRows;
-  if (!by_rows) undo_column_order(all);
+  if (!keeps_rows(rule.stored)) undo_column_order(all);
   MatrixPiece piece = take_rows(all.view, rule, spec, index);
   piece.column_order = all.column_order;
   return piece;

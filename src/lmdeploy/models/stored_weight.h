@@ -17,6 +17,10 @@ int64_t num_tensors(const WeightRule& rule, const DecoderSpec& spec);
 /// Matrices that come out: one, or one for each expert or head. For rules with `cols`.
 int64_t num_matrices(const WeightRule& rule, const DecoderSpec& spec);
 
+/// Whether rows of the matrices are rows of the stored tensor, of whatever kind: else quantised ones come out
+/// in f32.
+bool keeps_rows(Stored stored);
+
 /// Rows of a matrix: where they are stored, or a copy of them in another order.
 struct MatrixPiece {
   Tensor copy;

@@ -1,16 +1,22 @@
 // Multi-head and grouped-query attention.
 #include "lmdeploy/models/attention_block.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 namespace lmdeploy {
 namespace {
 
+// Of a share of a model: its heads' among those of all; whatever there is for heads of zeros.
 Tensor scaled_slopes(const DecoderSpec& spec) {
   Tensor slopes(DType::kF32, {spec.num_heads});
-  float* out = slopes.span<float>().data();
-  for (const float slope : alibi_slopes(spec.num_heads)) *out++ = spec.alibi_factor * slope;
+  const bool is_whole = spec.whole.num_heads == 0;
+  const std::vector<float> all = alibi_slopes(is_whole ? spec.num_heads : spec.whole.num_heads);
+  for (int64_t head = 0; head < spec.num_heads; ++head) {
+    const auto from = std::min(static_cast<size_t>(spec.whole.first_head + head), all.size() - 1);
+    slopes.span<float>()[static_cast<size_t>(head)] = spec.alibi_factor * all[from];
+  }
   return slopes;
 }
 

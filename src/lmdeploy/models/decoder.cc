@@ -27,7 +27,8 @@ class Decoder final : public Model {
   ConstTensorView hidden_states() const override { return hidden(normed_, arrays_.logit_rows().cols()); }
   size_t weight_bytes() const override { return weights_.bytes(); }
   size_t buffer_bytes() const override {
-    return residual_.bytes() + normed_.bytes() + branch_.bytes() + space_.bytes() + logits_.bytes();
+    return residual_.bytes() + normed_.bytes() + branch_.bytes() + space_.bytes() + logits_.bytes() +
+           whole_logits_.bytes();
   }
   StepWork step_work(const StepShape& shape, DType kv_dtype) const override {
     return lmdeploy::step_work(spec_, weights_, kv_layout(kv_dtype, /*block_len=*/1), shape);
@@ -56,8 +57,12 @@ class Decoder final : public Model {
   void run_mlp(int64_t layer, int64_t rows);
   void finish_branch(int64_t rows, Slot out_norm, int64_t layer);
   ConstTensorView head_input(ConstTensorView normed) const;
+  void add_up(TensorView branch) const;
   void compute_logits(int64_t rows);
   void grow_logits(int64_t rows);
+  /// Whether each rank has logits of some ids; scores are whole on all.
+  bool has_some_logits() const { return ranks_ != nullptr && !spec_.gives_score; }
+  const Tensor& all_logits() const { return whole_logits_.empty() ? logits_ : whole_logits_; }
 
   // What a block adds, or the stream where `part` is "".
   void observe_layer(int64_t layer, int64_t rows, const char* part) const {
@@ -93,6 +98,7 @@ class Decoder final : public Model {
   const Kernels& kernels_;
   const StepLimits limits_;
   const std::function<void(const std::string&, ConstTensorView)> observer_;
+  Communicator* const ranks_;  // nullptr: the model is whole
   const KvGrouping groups_;
   const std::unique_ptr<const AttentionBlock> attention_;
   const MlpBlock mlp_;
@@ -104,7 +110,8 @@ class Decoder final : public Model {
   Tensor normed_;    // [tokens, hidden]: what a block reads
   Tensor branch_;    // [tokens, hidden]: what a block adds
   Workspace space_;
-  Tensor logits_;  // [rows, head_size], grows up to limits_.logit_rows
+  Tensor logits_;        // [rows, head_size], grows up to limits_.logit_rows
+  Tensor whole_logits_;  // [rows, whole.head_size] on rank 0, where ranks have some of them
   StepRecordings recordings_;
 };
 
@@ -126,6 +133,7 @@ Decoder::Decoder(const DecoderSpec& spec, DecoderWeights weights, const Kernels&
       kernels_(kernels),
       limits_{options.max_step_tokens, options.max_logit_rows},
       observer_(options.observer),
+      ranks_(options.communicator),
       groups_(group_kv_layers(spec.layers)),
       attention_(choose_attention(spec_, weights_, kernels, groups_)),
       mlp_(spec_, weights_, kernels),
@@ -192,6 +200,7 @@ StepRecordings::Key Decoder::recording_key(const DecoderStep& step) const {
   add(arrays_.token_ids());
   add(residual_.view());
   add(logits_.view());
+  add(whole_logits_.view());
   key.push_back(reinterpret_cast<intptr_t>(step.cache.data));
   for (const auto& rope : {&rope_, &local_rope_}) {
     if (!*rope) continue;
@@ -219,7 +228,7 @@ TensorView Decoder::forward(const StepInput& input, const KvCacheView& cache) {
   else
     run(step);
   if (num_rows == 0) return {nullptr, kernels_.wide_dtype(), {0, spec_.head_size()}};
-  return logits_.view().slice_rows(0, num_rows);
+  return all_logits().view().slice_rows(0, num_rows);
 }
 
 void Decoder::run(DecoderStep& step) {
@@ -268,6 +277,7 @@ void Decoder::finish_attention(int64_t layer, ConstTensorView attended) {
   const int64_t rows = attended.dim(0);
   const TensorView branch = hidden(branch_, rows), stream = hidden(residual_, rows);
   kernels_.linear(branch, attended, weights_.matrix(Slot::kO, layer), weights_.vector(Slot::kOBias, layer));
+  add_up(branch);
   finish_branch(rows, Slot::kAttentionOutNorm, layer);
   observe_layer(layer, rows, ".attention");
   if (!spec_.parallel) return add_branch(rows, Slot::kMlpNorm, Slot::kMlpNormBias, layer);
@@ -278,8 +288,14 @@ void Decoder::finish_attention(int64_t layer, ConstTensorView attended) {
 void Decoder::run_mlp(int64_t layer, int64_t rows) {
   space_.reset();
   mlp_.run(layer, block_input(rows), hidden(branch_, rows), space_);
+  add_up(hidden(branch_, rows));
   finish_branch(rows, Slot::kMlpOutNorm, layer);
   observe_layer(layer, rows, ".mlp");
+}
+
+// What the ranks' shares of a block add.
+void Decoder::add_up(TensorView branch) const {
+  if (ranks_ != nullptr) ranks_->all_reduce_sum(branch);
 }
 
 // What the block adds, in its final size.
@@ -309,8 +325,12 @@ void Decoder::grow_logits(int64_t rows) {
   const int64_t have = logits_.empty() ? 0 : logits_.dim(0);
   if (rows <= have) return;
   const int64_t capacity = std::min(limits_.logit_rows, std::max({rows, 2 * have, int64_t{8}}));
-  logits_ = Tensor();  // free before allocating: nobody reads the old rows
-  logits_ = Tensor(kernels_.wide_dtype(), {capacity, spec_.head_size()}, kernels_.allocator());
+  const auto make_room = [&](Tensor& logits, int64_t cols) {
+    logits = Tensor();  // free before allocating: nobody reads the old rows
+    logits = Tensor(kernels_.wide_dtype(), {capacity, cols}, kernels_.allocator());
+  };
+  make_room(logits_, spec_.head_size());
+  if (has_some_logits() && ranks_->rank() == 0) make_room(whole_logits_, spec_.whole.head_size);
 }
 
 ConstTensorView Decoder::head_input(ConstTensorView normed) const {
@@ -330,7 +350,9 @@ void Decoder::compute_logits(int64_t rows) {
                   weights_.vector(Slot::kLmHeadBias));
   if (spec_.logit_scale != 1) kernels_.scale(logits, spec_.logit_scale);
   if (spec_.logit_soft_cap > 0) kernels_.soft_cap(logits, spec_.logit_soft_cap);
-  observe("logits", logits);
+  const TensorView all = all_logits().view().slice_rows(0, rows);
+  if (has_some_logits()) ranks_->gather_columns(all, logits);
+  observe("logits", all);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/kernels/communicator.h"
 #include "lmdeploy/kernels/kernels.h"
 #include "lmdeploy/models/decoder_spec.h"
 #include "lmdeploy/models/step_work.h"
@@ -38,6 +39,8 @@ struct StepInput {
   /// All keys of a sequence have been computed with one table.
   std::span<const int32_t> rope_length;
   std::span<const int32_t> logit_rows;  // [n]: rows of the step whose logits are wanted, ascending
+  /// [ranks - 1], of a sharded model: where the data of the cache is in the memory of the other ranks.
+  std::span<std::byte* const> other_caches = {};
 };
 
 struct LoadOptions {
@@ -52,6 +55,8 @@ struct LoadOptions {
   std::function<void(const std::string& name, ConstTensorView values)> observer = {};
   /// Called from the loading thread: bytes of the checkpoint read so far, and in all.
   std::function<void(int64_t done, int64_t total)> progress = {};
+  /// Of a rank of a sharded model, which has one for each; nullptr: the model is whole.
+  Communicator* communicator = nullptr;
 };
 
 /// forward() is called by one thread at a time; the rest is const and thread-safe.
@@ -73,6 +78,10 @@ class Model {
   /// Of the buffers that steps work in; pages that no step has touched take no memory.
   virtual size_t buffer_bytes() const = 0;
   virtual StepWork step_work(const StepShape& shape, DType kv_dtype) const = 0;
+  /// Where the ranks of a sharded model but the first keep their part of a cache, StepInput::other_caches.
+  virtual std::vector<Allocator*> other_ranks_memory() const { return {}; }
+  /// Bytes that are free for a rank's part of a cache; `kernels` are the model's, or those of its first rank.
+  virtual size_t cache_memory(const Kernels& kernels) const { return kernels.available_memory(); }
 };
 
 /// Throws Error: kUnsupported (architecture not in the registry: the message lists those that are),
@@ -80,6 +89,12 @@ class Model {
 /// peak memory is the final size plus one tensor. `kernels` must outlive the model.
 std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const Kernels& kernels,
                                   const LoadOptions& options);
+
+/// The same, dealt out to ranks (docs/tensor_parallelism.md): rank r computes with kernels[r], in a thread of
+/// its own. Throws besides, before any weight is read, kUnsupported for a model that so many ranks cannot
+/// share.
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, std::span<const Kernels* const> kernels,
+                                  std::unique_ptr<RankGroup> group, const LoadOptions& options);
 
 /// Architecture names of the registry, sorted.
 std::vector<std::string> supported_architectures();

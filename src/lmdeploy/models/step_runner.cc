@@ -14,6 +14,10 @@ StepRunner::StepRunner(Model& model, const Kernels& kernels, const Options& opti
   cache_.num_blocks = max_blocks_ * options.num_sequences * static_cast<int64_t>(model.kv_groups().size());
   memory_ = Tensor(DType::kU8, {cache_.num_blocks, cache_.layout.block_bytes()}, kernels.allocator());
   cache_.data = memory_.view().data();
+  for (Allocator* memory : model.other_ranks_memory()) {
+    other_memory_.emplace_back(DType::kU8, memory_.shape(), *memory);
+    other_caches_.push_back(other_memory_.back().view().data());
+  }
 }
 
 void StepRunner::start(size_t sequence, int64_t rope_length) {
@@ -49,6 +53,7 @@ TensorView StepRunner::start_step(std::span<const Chunk> chunks) {
   input.max_blocks = max_blocks_;
   input.rope_length = rope_length;
   input.logit_rows = logit_rows;
+  input.other_caches = other_caches_;
   return model_.forward(input, cache_);
 }
 

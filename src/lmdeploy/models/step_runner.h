@@ -55,6 +55,8 @@ class StepRunner {
   const Kernels& kernels_;
   int64_t max_blocks_;  // of each sequence
   Tensor memory_;
+  std::vector<Tensor> other_memory_;  // of the other ranks of a sharded model
+  std::vector<std::byte*> other_caches_;
   Tensor logits_;
   KvCacheView cache_;
   std::vector<Sequence> sequences_;

@@ -17,9 +17,6 @@ bool holds_experts(Stored stored) {
   return stored == Stored::kExperts || stored == Stored::kExpertsTransposed ||
          stored == Stored::kExpertsPaired || stored == Stored::kExpertsPairedTransposed;
 }
-bool holds_heads(Stored stored) {
-  return stored == Stored::kHeads || stored == Stored::kHeadKeys || stored == Stored::kHeadValues;
-}
 bool is_transposed(Stored stored) {
   return stored == Stored::kTransposed || stored == Stored::kExpertsTransposed ||
          stored == Stored::kExpertsPairedTransposed;
@@ -130,6 +127,10 @@ MatrixPiece take_rows(ConstTensorView rows, const WeightRule& rule, const Decode
 }
 
 }  // namespace
+
+bool holds_heads(Stored stored) {
+  return stored == Stored::kHeads || stored == Stored::kHeadKeys || stored == Stored::kHeadValues;
+}
 
 std::vector<Shape> stored_shapes(const WeightRule& rule, const DecoderSpec& spec) {
   const int64_t rows = size_of(rule.rows, spec);

@@ -14,6 +14,8 @@ namespace lmdeploy {
 std::vector<Shape> stored_shapes(const WeightRule& rule, const DecoderSpec& spec);
 /// Tensors that the rule's name stands for: one, or one for each expert or head.
 int64_t num_tensors(const WeightRule& rule, const DecoderSpec& spec);
+/// Whether the rule has a matrix for each query head.
+bool holds_heads(Stored stored);
 /// Matrices that come out: one, or one for each expert or head. For rules with `cols`.
 int64_t num_matrices(const WeightRule& rule, const DecoderSpec& spec);
 

@@ -21,7 +21,7 @@ int64_t num_right(const DraftSequence& draft, const Sequence& target) {
 DraftModel::DraftModel(Model& model, const Kernels& kernels, const EngineConfig& config)
     : model_(model),
       groups_(config.block_len, model.kv_groups()),
-      pool_(model.kv_layout(config.kv_dtype, config.block_len), config.draft_num_blocks, kernels.allocator()),
+      pool_(model, model.kv_layout(config.kv_dtype, config.block_len), config.draft_num_blocks, kernels),
       blocks_(config.draft_num_blocks),
       store_{blocks_, nullptr, groups_},
       sampler_(kernels),
@@ -124,7 +124,8 @@ void DraftModel::read_guesses() {
 
 void DraftModel::forward() {
   if (plan_.entries.empty()) return;
-  logits_.set(model_.forward(buffers_.fill(plan_, groups_.size()), pool_.view()));
+  const StepInput input = buffers_.fill(plan_, groups_.size(), pool_.other_caches());
+  logits_.set(model_.forward(input, pool_.view()));
 }
 
 }  // namespace lmdeploy

@@ -70,7 +70,7 @@ RequestOutput refusal(const Request& request, const Error& error) {
 class Engine::Impl {
  public:
   Impl(Model& model, const Kernels& kernels, const EngineConfig& config, Model* draft_model)
-      : config_(resolve_config(config, model, kernels.available_memory(), draft_model)),
+      : config_(resolve_config(config, model, model.cache_memory(kernels), draft_model)),
         vocab_size_(model.spec().vocab_size),
         gives_score_(model.spec().gives_score),
         core_(model, kernels, config_, draft_model),

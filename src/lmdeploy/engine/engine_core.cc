@@ -72,7 +72,7 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       kernels_(kernels),
       config_(config),
       groups_(config.block_len, model.kv_groups()),
-      pool_(model.kv_layout(config.kv_dtype, config.block_len), config.num_blocks, kernels.allocator()),
+      pool_(model, model.kv_layout(config.kv_dtype, config.block_len), config.num_blocks, kernels),
       blocks_(config.num_blocks),
       index_(config.enable_prefix_caching
                  ? std::make_unique<PrefixIndex>(blocks_, groups_, max_index_nodes(config, groups_))
@@ -143,7 +143,8 @@ bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhil
   begin_step(plan);
   bool called = false;
   try {
-    const TensorView logits = model_.forward(buffers_.fill(plan, groups_.size()), pool_.view());
+    const StepInput input = buffers_.fill(plan, groups_.size(), pool_.other_caches());
+    const TensorView logits = model_.forward(input, pool_.view());
     logits_.set(logits, model_.hidden_states());
     if (meanwhile && kernels_.has_own_memory()) {
       meanwhile();

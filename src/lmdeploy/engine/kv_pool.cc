@@ -155,7 +155,12 @@ EngineConfig resolve_config(EngineConfig config, const Model& model, size_t avai
   return config;
 }
 
-KvPool::KvPool(const KvLayout& layout, int64_t num_blocks, Allocator& allocator)
-    : layout_(layout), num_blocks_(num_blocks), buffer_(allocate(layout, num_blocks, allocator)) {}
+KvPool::KvPool(const Model& model, const KvLayout& layout, int64_t num_blocks, const Kernels& kernels)
+    : layout_(layout), num_blocks_(num_blocks), buffer_(allocate(layout, num_blocks, kernels.allocator())) {
+  for (Allocator* memory : model.other_ranks_memory()) {
+    other_buffers_.push_back(allocate(layout, num_blocks, *memory));
+    other_caches_.push_back(other_buffers_.back().data());
+  }
+}
 
 }  // namespace lmdeploy

@@ -1,6 +1,10 @@
 // The memory of all blocks, and how much of it there is.
 #pragma once
 
+#include <cstddef>
+#include <span>
+#include <vector>
+
 #include "lmdeploy/core/allocator.h"
 #include "lmdeploy/engine/block_groups.h"
 #include "lmdeploy/engine/engine.h"
@@ -16,13 +20,18 @@ EngineConfig resolve_config(EngineConfig config, const Model& model, size_t avai
 
 class KvPool {
  public:
-  KvPool(const KvLayout& layout, int64_t num_blocks, Allocator& allocator);
+  /// In the memory of `kernels`, and of the model's other ranks where it is sharded.
+  KvPool(const Model& model, const KvLayout& layout, int64_t num_blocks, const Kernels& kernels);
   KvCacheView view() const { return {layout_, buffer_.data(), num_blocks_}; }
+  /// See StepInput.
+  std::span<std::byte* const> other_caches() const { return other_caches_; }
 
  private:
   KvLayout layout_;
   int64_t num_blocks_;
   Buffer buffer_;
+  std::vector<Buffer> other_buffers_;  // of the ranks after the first
+  std::vector<std::byte*> other_caches_;
 };
 
 }  // namespace lmdeploy

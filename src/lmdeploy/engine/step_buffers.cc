@@ -5,7 +5,8 @@
 
 namespace lmdeploy {
 
-StepInput StepBuffers::fill(const StepPlan& plan, size_t num_groups) {
+StepInput StepBuffers::fill(const StepPlan& plan, size_t num_groups,
+                            std::span<std::byte* const> other_caches) {
   for (auto* array : {&token_ids_, &kv_len_, &rope_length_, &logit_rows_}) array->clear();
   query_start_.assign(1, 0);
   int64_t max_blocks = 0;
@@ -20,7 +21,8 @@ StepInput StepBuffers::fill(const StepPlan& plan, size_t num_groups) {
           .block_table = block_table_,
           .max_blocks = max_blocks,
           .rope_length = rope_length_,
-          .logit_rows = logit_rows_};
+          .logit_rows = logit_rows_,
+          .other_caches = other_caches};
 }
 
 // Blocks that a window group has let go of are 0: nobody reads them.

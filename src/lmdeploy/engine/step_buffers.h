@@ -1,6 +1,8 @@
 // The arrays of one step, as the model reads them.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "lmdeploy/engine/scheduler.h"
@@ -11,8 +13,8 @@ namespace lmdeploy {
 /// Keeps its memory from step to step.
 class StepBuffers {
  public:
-  /// Valid until the next call.
-  StepInput fill(const StepPlan& plan, size_t num_groups);
+  /// Valid until the next call; `other_caches` as StepInput has them.
+  StepInput fill(const StepPlan& plan, size_t num_groups, std::span<std::byte* const> other_caches);
 
  private:
   void add(const StepEntry& entry);

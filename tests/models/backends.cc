@@ -14,16 +14,6 @@ namespace {
 
 constexpr CpuIsa kIsas[] = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512};
 
-std::unique_ptr<Kernels> make(const std::string& name) {
-  const auto threads = std::make_shared<ThreadPool>(1);
-  if (name == "ref") return make_ref_kernels(threads);
-  for (const CpuIsa isa : kIsas)
-    if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, {.isa = isa});
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
-    if (name == cat("cuda_", dtype)) return make_cuda_kernels(threads, dtype);
-  LMD_CHECK(false, "no back end ", name);
-}
-
 }  // namespace
 
 std::vector<std::string> backend_names() {
@@ -38,10 +28,20 @@ std::vector<std::string> cuda_names() {
   return {"cuda_f32", "cuda_f16", "cuda_bf16"};
 }
 
+std::unique_ptr<Kernels> make_backend(const std::string& name) {
+  const auto threads = std::make_shared<ThreadPool>(1);
+  if (name == "ref") return make_ref_kernels(threads);
+  for (const CpuIsa isa : kIsas)
+    if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, {.isa = isa});
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
+    if (name == cat("cuda_", dtype)) return make_cuda_kernels(threads, dtype);
+  LMD_CHECK(false, "no back end ", name);
+}
+
 const Kernels& backend(const std::string& name) {
   static std::map<std::string, std::unique_ptr<Kernels>> made;
   std::unique_ptr<Kernels>& kernels = made[name];
-  if (kernels == nullptr) kernels = make(name);
+  if (kernels == nullptr) kernels = make_backend(name);
   return *kernels;
 }
 

@@ -1,6 +1,7 @@
 // The back ends that model tests run on.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ std::vector<std::string> backend_names();
 /// "cuda_f32", "cuda_f16" and "cuda_bf16" in builds with CUDA: tests of them end with LMD_REQUIRE_GPU where
 /// there is no GPU.
 std::vector<std::string> cuda_names();
+std::unique_ptr<Kernels> make_backend(const std::string& name);
 /// One shared object for each name.
 const Kernels& backend(const std::string& name);
 /// The KV dtype in which a back end loses nothing against its activations.

@@ -1,9 +1,12 @@
 #include "random_llama.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <numeric>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -173,6 +176,14 @@ void MemoryCheckpoint::remove(std::string_view name) {
     return;
   }
   LMD_CHECK(false, "no tensor ", name);
+}
+
+void MemoryCheckpoint::order_columns(std::string_view name) {
+  const auto info = std::ranges::find(tensors_, name, &TensorInfo::name);
+  LMD_CHECK(info != tensors_.end(), "no tensor ", name);
+  std::vector<int32_t> order(static_cast<size_t>(info->shape[1]));
+  std::iota(order.rbegin(), order.rend(), 0);
+  info->column_order = std::make_shared<const std::vector<int32_t>>(std::move(order));
 }
 
 void MemoryCheckpoint::save(const std::string& folder) const {

@@ -20,6 +20,8 @@ class MemoryCheckpoint final : public Checkpoint {
   JsonObject& mutable_config() { return config_.as_object(); }
   void add(const std::string& name, Tensor tensor);
   void remove(std::string_view name);
+  /// Says that the columns of this matrix are in reverse order.
+  void order_columns(std::string_view name);
   const std::vector<int>& drops() const { return drops_; }
   /// Writes config.json and model.safetensors into an existing folder.
   void save(const std::string& folder) const;

@@ -1,12 +1,10 @@
 // Ranks that are threads of one process and read each other's memory.
-#include <atomic>
-#include <condition_variable>
+#include <algorithm>
 #include <cstring>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "lmdeploy/kernels/communicator.h"
+#include "lmdeploy/kernels/rank_meeting.h"
 
 namespace lmdeploy {
 namespace {
@@ -28,92 +26,27 @@ class HostCommunicator final : public Communicator {
 class HostRankGroup final : public RankGroup {
  public:
   HostRankGroup(int64_t num_ranks, std::chrono::milliseconds timeout)
-      : timeout_(timeout), calls_(static_cast<size_t>(num_ranks)), views_(static_cast<size_t>(num_ranks)) {
+      : meeting_(num_ranks, timeout), views_(static_cast<size_t>(num_ranks)) {
     for (int64_t rank = 0; rank < num_ranks; ++rank) communicators_.emplace_back(*this, rank);
   }
 
-  int64_t num_ranks() const override { return static_cast<int64_t>(calls_.size()); }
+  int64_t num_ranks() const override { return meeting_.num_ranks(); }
   Communicator& communicator(int64_t rank) override { return communicators_[static_cast<size_t>(rank)]; }
   void enter(int64_t) const override {}  // they tell no threads apart
-  std::chrono::milliseconds timeout() const override { return timeout_; }
-  void begin_step(int64_t step) override;
-  void leave(int64_t rank, const std::string& why) override;
+  std::chrono::milliseconds timeout() const override { return meeting_.timeout(); }
+  void begin_step(int64_t step) override { meeting_.begin_step(step); }
+  void leave(int64_t rank, const std::string& why) override { meeting_.leave(rank, why); }
 
   /// Shows the view to the other ranks, and waits for theirs.
   void show(int64_t rank, const char* op, TensorView view);
   const TensorView& view(int64_t rank) const { return views_[static_cast<size_t>(rank)]; }
-  /// Returns when all ranks have called it as often as this one.
-  void meet(int64_t rank, const char* op);
+  void meet(int64_t rank, const char* op) { meeting_.meet(rank, op); }
 
  private:
-  bool all_here(int64_t calls) const;
-  void wait(int64_t calls, int64_t rank, const char* op);
-  std::string missing(int64_t calls) const;
-  void end_step(std::string why);  // with mutex_
-
-  const std::chrono::milliseconds timeout_;
-  std::vector<std::atomic<int64_t>> calls_;  // of meet(), by rank, in this step
-  std::vector<TensorView> views_;            // between two calls of meet() all ranks may read them
+  RankMeeting meeting_;
+  std::vector<TensorView> views_;  // between two meetings all ranks may read them
   std::vector<HostCommunicator> communicators_;
-  int64_t step_ = 0;
-  std::atomic<bool> ended_ = false;  // the step, by `why_`
-  std::string why_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
 };
-
-void HostRankGroup::begin_step(int64_t step) {
-  const std::lock_guard lock(mutex_);
-  step_ = step;
-  for (std::atomic<int64_t>& calls : calls_) calls = 0;
-  ended_ = false;
-  why_.clear();
-}
-
-void HostRankGroup::end_step(std::string why) {
-  if (ended_) return;  // the first reason is the one that led to the others
-  why_ = std::move(why);
-  ended_ = true;
-  changed_.notify_all();
-}
-
-void HostRankGroup::leave(int64_t rank, const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  end_step(cat("tensor parallelism: rank ", rank, " failed in step ", step_, ": ", why));
-}
-
-bool HostRankGroup::all_here(int64_t calls) const {
-  for (const std::atomic<int64_t>& other : calls_)
-    if (other.load(std::memory_order_acquire) < calls) return false;
-  return true;
-}
-
-std::string HostRankGroup::missing(int64_t calls) const {
-  std::string ranks;
-  for (size_t rank = 0; rank < calls_.size(); ++rank)
-    if (calls_[rank] < calls) ranks += cat(ranks.empty() ? "" : ", ", rank);
-  return ranks;
-}
-
-void HostRankGroup::meet(int64_t rank, const char* op) {
-  const int64_t calls = calls_[static_cast<size_t>(rank)].fetch_add(1, std::memory_order_acq_rel) + 1;
-  constexpr int kLooks = 64;  // the others are mostly a few microseconds away
-  for (int i = 0; i < kLooks; ++i) {
-    if (all_here(calls)) break;
-    std::this_thread::yield();
-  }
-  wait(calls, rank, op);
-}
-
-void HostRankGroup::wait(int64_t calls, int64_t rank, const char* op) {
-  std::unique_lock lock(mutex_);
-  changed_.notify_all();
-  const auto is_over = [&] { return ended_ || all_here(calls); };
-  if (!changed_.wait_for(lock, timeout_, is_over))
-    end_step(cat("tensor parallelism: rank ", missing(calls), " did not come to ", op, " of step ", step_,
-                 " within ", timeout_.count(), " ms, rank ", rank, " was there"));
-  if (ended_) throw MissingRank(why_);
-}
 
 void HostRankGroup::show(int64_t rank, const char* op, TensorView view) {
   views_[static_cast<size_t>(rank)] = view;

@@ -455,6 +455,7 @@ struct CudaDevice {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   size_t total_bytes = 0;
+  int index = 0;  // CUDA's number
 };
 /// What the CUDA back end finds on this machine: devices, or why there are none.
 struct CudaStatus {
@@ -465,8 +466,11 @@ CudaStatus cuda_status();
 struct CudaOptions {
   /// linear() and attention() sum each row in one order whatever the number of tokens, as the CPU does.
   bool batch_invariant = false;
+  /// CUDA's number of it. A thread that calls the ops must have made it its current device: 0 is without
+  /// that.
+  int device = 0;
 };
-/// On the first device, with activations in f16, bf16 or f32. Throws Error(kUnsupported) with the problem.
+/// With activations in f16, bf16 or f32. Throws Error(kUnsupported) with the problem.
 std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, DType activation_dtype,
                                            const CudaOptions& options = {});
 

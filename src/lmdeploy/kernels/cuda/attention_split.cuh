@@ -83,14 +83,14 @@ __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, 
 /// On a multiprocessor.
 template <auto kKernel>
 int blocks_at_once(int threads, int shared_bytes) {
-  static const int blocks = [&] {
+  static PerDevice<int> blocks;
+  return blocks.get([&] {
     int count = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kKernel, threads,
                                                         static_cast<size_t>(shared_bytes)),
           "find how many blocks of attention run at once");
     return std::max(1, count);
-  }();
-  return blocks;
+  });
 }
 
 /// Spans of a block: so few that the device, which runs `slots` blocks at once, is full `least_waves` times

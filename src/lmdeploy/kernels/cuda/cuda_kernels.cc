@@ -1,6 +1,8 @@
 // Making the back end, and copies between host and device.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
 
+#include <algorithm>
+
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/cuda/cuda_check.h"
 
@@ -11,8 +13,8 @@ CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_d
                          const CudaOptions& options)
     : threads_(std::move(threads)), dtype_(activation_dtype), options_(options) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-  const auto read = [](int& value, cudaDeviceAttr attribute) {
-    check(cudaDeviceGetAttribute(&value, attribute, 0), "read a device's limits");
+  const auto read = [this](int& value, cudaDeviceAttr attribute) {
+    check(cudaDeviceGetAttribute(&value, attribute, options_.device), "read a device's limits");
   };
   device_.code = device_code();
   read(device_.num_sms, cudaDevAttrMultiProcessorCount);
@@ -29,6 +31,7 @@ CudaKernels::~CudaKernels() {
 std::string CudaKernels::name() const { return cat("cuda-", dtype_); }
 
 size_t CudaKernels::available_memory() const {
+  const OnDevice own(options_.device);
   size_t free_bytes = 0, total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "read the free memory");
   return free_bytes;
@@ -53,6 +56,11 @@ std::unique_ptr<Kernels> make_cuda_kernels(std::shared_ptr<ThreadPool> threads, 
   if (activation_dtype != DType::kF32 && activation_dtype != DType::kF16 && activation_dtype != DType::kBF16)
     throw Error(ErrorCode::kUnsupported,
                 cat("the CUDA back end computes in f16, bf16 or f32, not in ", activation_dtype));
+  const auto is_usable = [&](const CudaDevice& device) { return device.index == options.device; };
+  if (options.device >= cuda::kMostDevices || std::ranges::none_of(status.devices, is_usable))
+    throw Error(ErrorCode::kUnsupported, cat("GPU ", options.device, " cannot be used: there are ",
+                                             status.devices.size(), " that can"));
+  const cuda::OnDevice own(options.device);
   return std::make_unique<cuda::CudaKernels>(std::move(threads), activation_dtype, options);
 }
 

@@ -36,7 +36,7 @@ class CudaKernels final : public Kernels {
   ~CudaKernels() override;
 
   std::string name() const override;
-  Allocator& allocator() const override { return device_allocator(); }
+  Allocator& allocator() const override { return device_allocator(options_.device); }
   DType activation_dtype() const override { return dtype_; }
   bool takes_kv_dtype(DType dtype) const override {
     return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kU8 ||
@@ -47,8 +47,14 @@ class CudaKernels final : public Kernels {
   bool draws_tokens() const override { return true; }
   size_t available_memory() const override;
   std::unique_ptr<Recording> record(const std::function<void()>& ops) const override;
+  int device() const { return options_.device; }
+  cudaStream_t stream() const { return stream_; }
   /// Rises when memory moves that ops use while they run.
-  int64_t scratch_version() const { return scratch_.version() + ordered_x_.version(); }
+  int64_t scratch_version() const {
+    return scratch_.version() + ordered_x_.version() + recordings_forgotten_;
+  }
+  /// Recordings made so far run no more. While none runs.
+  void forget_recordings() const { ++recordings_forgotten_; }
 
  private:
   void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
@@ -125,6 +131,7 @@ class CudaKernels final : public Kernels {
   mutable Blas blas_;
   mutable Scratch scratch_;
   mutable Scratch ordered_x_;
+  mutable int64_t recordings_forgotten_ = 0;
   Buffer arrivals_;  // counters of blocks that share a tile, 0 between ops
   mutable DrawSpace draw_space_;
 };

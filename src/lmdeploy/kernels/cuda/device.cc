@@ -2,6 +2,7 @@
 #include "lmdeploy/kernels/cuda/device.h"
 
 #include <string>
+#include <vector>
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/cuda/cuda_check.h"
@@ -25,7 +26,7 @@ void check_launch(const char* op, const Shape& shape) {
 
 namespace {
 
-class DeviceAllocator final : public Allocator {
+class DeviceAllocator : public Allocator {
  public:
   std::byte* allocate(size_t bytes) override {
     void* data = nullptr;
@@ -44,6 +45,18 @@ class DeviceAllocator final : public Allocator {
   void free(std::byte* data, size_t) noexcept override { cudaFree(data); }
 };
 
+class ChosenDeviceAllocator final : public DeviceAllocator {
+ public:
+  explicit ChosenDeviceAllocator(int device) : device_(device) {}
+  std::byte* allocate(size_t bytes) override {
+    const OnDevice chosen(device_);
+    return DeviceAllocator::allocate(bytes);
+  }
+
+ private:
+  int device_;
+};
+
 class PinnedAllocator final : public Allocator {
  public:
   std::byte* allocate(size_t bytes) override {
@@ -60,7 +73,8 @@ CudaDevice describe_device(int index) {
   return {.name = properties.name,
           .major = properties.major,
           .minor = properties.minor,
-          .total_bytes = properties.totalGlobalMem};
+          .total_bytes = properties.totalGlobalMem,
+          .index = index};
 }
 
 }  // namespace
@@ -69,6 +83,28 @@ Allocator& device_allocator() {
   static DeviceAllocator allocator;
   return allocator;
 }
+
+Allocator& device_allocator(int device) {
+  static std::vector<ChosenDeviceAllocator> allocators = [] {
+    std::vector<ChosenDeviceAllocator> all;
+    for (int i = 0; i < kMostDevices; ++i) all.emplace_back(i);
+    return all;
+  }();
+  return allocators[static_cast<size_t>(device)];
+}
+
+int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "ask for the current device");
+  LMD_CHECK(device < kMostDevices, "device ", device);
+  return device;
+}
+
+OnDevice::OnDevice(int device) : previous_(current_device()) {
+  if (device != previous_) check(cudaSetDevice(device), "go to a device");
+}
+
+OnDevice::~OnDevice() { cudaSetDevice(previous_); }
 
 Allocator& pinned_allocator() {
   static PinnedAllocator allocator;

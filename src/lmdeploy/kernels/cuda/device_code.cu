@@ -25,8 +25,8 @@ DeviceCode find_device_code() {
 }  // namespace
 
 DeviceCode device_code() {
-  static const DeviceCode code = find_device_code();
-  return code;
+  static PerDevice<DeviceCode> codes;
+  return codes.get(find_device_code);
 }
 
 }  // namespace lmdeploy::cuda

@@ -22,12 +22,12 @@ __device__ inline void wait_for_previous_kernel() {
 /// Lets blocks of the kernel ask for so many bytes; before its first launch with them.
 template <auto kKernel>
 void allow_shared_memory(int bytes) {
-  static const bool allowed = [&] {
+  static PerDevice<bool> allowed;
+  allowed.get([&] {
     check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
           "give a kernel its shared memory");
     return true;
-  }();
-  static_cast<void>(allowed);
+  });
 }
 
 /// kernel<<<grid, threads, shared_bytes, stream>>>(args...) in clusters of so many blocks (sm_90 and later if
@@ -35,7 +35,6 @@ void allow_shared_memory(int bytes) {
 template <typename... Parameters, typename... Args>
 void launch_clusters(unsigned cluster, void (*kernel)(Parameters...), dim3 grid, int threads,
                      int shared_bytes, cudaStream_t stream, Args&&... args) {
-  static const bool can_overlap = device_code().major >= 9;  // older code would not wait
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -47,6 +46,7 @@ void launch_clusters(unsigned cluster, void (*kernel)(Parameters...), dim3 grid,
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
+  const bool can_overlap = device_code().major >= 9;  // older code would not wait
   config.numAttrs = !can_overlap ? 0 : cluster == 1 ? 1 : 2;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
 }

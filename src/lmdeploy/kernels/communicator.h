@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "lmdeploy/core/error.h"
@@ -51,5 +52,18 @@ class RankGroup {
 
 /// Of back ends that compute in host memory: f32 and f64.
 std::unique_ptr<RankGroup> make_host_rank_group(int64_t num_ranks, std::chrono::milliseconds timeout);
+
+class Kernels;
+struct RankOptions {
+  std::chrono::milliseconds timeout{120'000};
+  /// Sums of more than 64 kB by NCCL, in its order and rounding: the same bits on every rank, not those of
+  /// the order of the ranks in f32. Each rank needs a device of its own.
+  bool nccl = false;
+};
+/// Of CUDA back ends, by rank: f32, f16 and bf16, gathered columns in f32. Several may be on one device.
+/// Calls can be recorded. Throws Error(kUnsupported) for devices that cannot read each other's memory, and
+/// for want of NCCL. The back ends must outlive the group.
+std::unique_ptr<RankGroup> make_cuda_rank_group(std::span<const Kernels* const> kernels,
+                                                const RankOptions& options);
 
 }  // namespace lmdeploy

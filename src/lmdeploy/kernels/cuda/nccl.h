@@ -1,0 +1,44 @@
+// Sums over GPUs by NCCL, opened when it is asked for.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "lmdeploy/core/dtype.h"
+
+namespace lmdeploy::cuda {
+
+struct NcclLibrary;
+
+/// A communicator of each rank, in this process. Throws Error(kUnsupported) where there is no NCCL.
+class Nccl {
+ public:
+  /// `devices`: by rank, all different.
+  explicit Nccl(std::span<const int> devices);
+  ~Nccl();
+  Nccl(const Nccl&) = delete;
+  Nccl& operator=(const Nccl&) = delete;
+
+  /// x [count] of f32, f16 or bf16 becomes the sum, in NCCL's order and rounding, which are the same for all
+  /// ranks.
+  void all_reduce_sum(int64_t rank, void* x, int64_t count, DType dtype, cudaStream_t stream);
+  /// Ends what waits for a rank that will not come. From any thread.
+  void abort();
+  /// After abort(), while no rank computes: begins anew. What was recorded before must not be run again.
+  void restart();
+  bool aborted() const { return aborted_; }
+
+ private:
+  const NcclLibrary& library_;
+  const std::vector<int> devices_;
+  std::vector<void*> communicators_;  // by rank
+  std::mutex mutex_;                  // of abort()
+  bool aborted_ = false;
+};
+
+}  // namespace lmdeploy::cuda

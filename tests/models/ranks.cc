@@ -22,8 +22,10 @@ RankedModel::RankedModel(const Checkpoint& checkpoint, std::vector<std::unique_p
     : kernels_(std::move(kernels)) {
   std::vector<const Kernels*> by_rank;
   for (const auto& own : kernels_) by_rank.push_back(own.get());
-  model_ = load_model(checkpoint, by_rank,
-                      make_host_rank_group(static_cast<int64_t>(by_rank.size()), timeout), options);
+  auto group = kernels_[0]->has_own_memory()
+                   ? make_cuda_rank_group(by_rank, {.timeout = timeout})
+                   : make_host_rank_group(static_cast<int64_t>(by_rank.size()), timeout);
+  model_ = load_model(checkpoint, by_rank, std::move(group), options);
 }
 
 RankedModel::RankedModel(const Checkpoint& checkpoint, const std::string& name, int64_t num_ranks,

@@ -12,12 +12,13 @@ namespace lmdeploy::testing {
 
 constexpr std::chrono::milliseconds kRankTimeout{60'000};
 
-/// A model dealt out to ranks in host memory; each has its back end.
+/// A model dealt out to ranks, each with a back end of its own.
 class RankedModel {
  public:
+  /// In host memory.
   RankedModel(const Checkpoint& checkpoint, std::vector<std::unique_ptr<Kernels>> kernels,
               const LoadOptions& options, std::chrono::milliseconds timeout = kRankTimeout);
-  /// Back ends of a name of backend_names().
+  /// Back ends of a name of backend_names() or cuda_names(); all on one GPU.
   RankedModel(const Checkpoint& checkpoint, const std::string& name, int64_t num_ranks,
               const LoadOptions& options);
 

@@ -192,19 +192,23 @@ void Decoder::embed(const DecoderStep& step) {
   kernels_.add(stream, stream, positions);
 }
 
-// The other buffers never move.
+// Of buffers that grow, where they are and how large: on some ranks of a sharded model one may have grown
+// where it was, and all of them must agree on whether a step is new. The other buffers never move.
 StepRecordings::Key Decoder::recording_key(const DecoderStep& step) const {
   StepRecordings::Key key = {step.tokens, arrays_.batch(0).block_table.cols(), arrays_.logit_rows().cols(),
                              step.cache.num_blocks, static_cast<int64_t>(step.input.kv_len.size())};
   const auto add = [&](ConstTensorView view) { key.push_back(reinterpret_cast<intptr_t>(view.data())); };
+  const auto add_size = [&](const Tensor& buffer) { key.push_back(static_cast<int64_t>(buffer.bytes())); };
   add(arrays_.token_ids());
+  key.push_back(arrays_.device_bytes());
   add(residual_.view());
-  add(logits_.view());
-  add(whole_logits_.view());
+  add(logits_.view()), add(whole_logits_.view());
+  add_size(logits_);
   key.push_back(reinterpret_cast<intptr_t>(step.cache.data));
   for (const auto& rope : {&rope_, &local_rope_}) {
     if (!*rope) continue;
     add((*rope)->inv_freq_view), add((*rope)->scale_view);
+    add_size((*rope)->inv_freq);
     key.push_back((*rope)->inv_freq_view.dim(0));
   }
   return key;

@@ -75,6 +75,8 @@ class StepArrays {
   ConstTensorView slots(size_t group) const;            // [tokens] i64
   /// Query starts, key counts and the group's block tables.
   AttentionBatch batch(size_t group) const;
+  /// Of the device's copy, which grows.
+  int64_t device_bytes() const { return static_cast<int64_t>(device_.bytes()); }
 
  private:
   struct Section {

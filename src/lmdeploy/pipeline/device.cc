@@ -7,6 +7,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/models/sharding.h"
 #include "lmdeploy/pipeline/engine_options.h"
 #include "lmdeploy/pipeline/speculative.h"
 
@@ -47,10 +48,32 @@ constexpr QuantPolicy kQuantPolicies[] = {{0, "none", {}},         {4, "int4", D
 
 }  // namespace
 
+void check_tp(const PipelineConfig& config) {
+  require_between("tp", config.tp, 1, Sharding::kMostRanks);
+  const std::string& communicator = config.communicator;
+  require(communicator.empty() || communicator == "cuda-ipc" || communicator == "native" ||
+              communicator == "nccl",
+          "communicator", communicator, "cuda-ipc, native or nccl");
+  if (config.tp == 1) return;
+  const auto refuse = [&](const std::string& why, size_t instead) {
+    throw Error(ErrorCode::kUnsupported,
+                cat("not supported: tp ", config.tp, ", because ", why, "; use tp ", instead));
+  };
+  if (config.device_type == "cpu") refuse("it is for GPUs that share a model, and device_type is cpu", 1);
+  const CudaStatus status = cuda_status();
+  const size_t count = status.devices.size();
+  if (count == 0) refuse(cat("it is for GPUs that share a model, and ", status.problem), 1);
+  if (count < static_cast<size_t>(config.tp))
+    refuse(cat("that many GPUs are needed, and ", count, count == 1 ? " is" : " are", " there"), count);
+  if (status.devices[0].index != 0)
+    refuse("the first GPU cannot be used; hide it by CUDA_VISIBLE_DEVICES", 1);
+}
+
 void check_config(const PipelineConfig& given) {
   const PipelineConfig config = with_defaults(given);
   require(!config.model_path.empty(), "model_path", "empty", "the path of a model folder or file");
   check_device(config.device_type);
+  check_tp(config);
   kv_dtype(config.dtype);
   quantized_kv_dtype(*config.quant_policy);
   require(*config.session_len >= 0, "session_len", *config.session_len, "at least 1 (or 0: the model's)");
@@ -91,6 +114,19 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkp
     LMD_LOG(kWarning, "models run on the CPU: ", error.what());
     return make_cpu_kernels(threads, on_cpu);
   }
+}
+
+std::vector<std::unique_ptr<Kernels>> make_rank_kernels(const PipelineConfig& config,
+                                                        const Checkpoint& checkpoint) {
+  const auto threads = std::make_shared<ThreadPool>(config.num_threads);
+  const DType dtype = cuda_dtype(config.dtype, checkpoint);
+  std::vector<std::unique_ptr<Kernels>> kernels;
+  for (const CudaDevice& device : cuda_status().devices) {
+    if (kernels.size() == static_cast<size_t>(config.tp)) break;
+    kernels.push_back(
+        make_cuda_kernels(threads, dtype, {.batch_invariant = config.deterministic, .device = device.index}));
+  }
+  return kernels;
 }
 
 bool rounds_activations(const std::string& dtype, const Checkpoint& checkpoint) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lmdeploy/core/dtype.h"
 #include "lmdeploy/formats/checkpoint.h"
@@ -23,6 +24,14 @@ bool uses_cuda(const PipelineConfig& config);
 
 /// The back end for a model.
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint);
+
+/// Throws Error: kInvalidArgument for a `tp` or `communicator` that does not exist, kUnsupported for more
+/// ranks than this machine has GPUs.
+void check_tp(const PipelineConfig& config);
+
+/// With `tp` above 1: a back end of each GPU, by rank; they are the first ones.
+std::vector<std::unique_ptr<Kernels>> make_rank_kernels(const PipelineConfig& config,
+                                                        const Checkpoint& checkpoint);
 
 /// Whether activations are rounded for products on the CPU (CpuOptions): not with dtype float32, and not for
 /// models below 10^9 weights, which are fast enough without and whose texts the rounding changes.

@@ -112,6 +112,18 @@ TEST(Device, WhatThisBuildLacksIsNamed) {
     EXPECT_NO_THROW(check_config(config_with(ask_for_cuda)));
 }
 
+TEST(Device, RanksThatAreNotThere) {
+  expect_refused(ErrorCode::kInvalidArgument, {"tp is 0", "1 to 16"}, [](PipelineConfig& c) { c.tp = 0; });
+  expect_refused(ErrorCode::kUnsupported, {"not supported: tp 2", "device_type is cpu", "use tp 1"},
+                 [](PipelineConfig& c) { c.tp = 2, c.device_type = "cpu"; });
+  expect_refused(ErrorCode::kInvalidArgument, {"communicator is mpi", "cuda-ipc, native or nccl"},
+                 [](PipelineConfig& c) { c.communicator = "mpi"; });
+  const size_t count = cuda_status().devices.size();
+  if (count < 16)
+    expect_refused(ErrorCode::kUnsupported, {"not supported: tp 16", cat("use tp ", count == 0 ? 1 : count)},
+                   [](PipelineConfig& c) { c.tp = 16; });
+}
+
 TEST(Device, KvDtypes) {
   EXPECT_EQ(kv_dtype("auto"), DType::kF16);
   EXPECT_EQ(kv_dtype("float16"), DType::kF16);

@@ -7,6 +7,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/kernels/communicator.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/pipeline/device.h"
 #include "lmdeploy/pipeline/engine_options.h"
@@ -74,7 +75,8 @@ LoadOptions load_options(const PipelineConfig& config, const Kernels& kernels) {
   return options;
 }
 
-EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels, DType dtype) {
+EngineConfig engine_config(const PipelineConfig& config, const Model& model, const Kernels& kernels,
+                           DType dtype) {
   constexpr double kShareOfGpu = 0.8;
   EngineConfig engine;
   engine.session_len = *config.session_len;
@@ -87,7 +89,7 @@ EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels,
   engine.kv_dtype = dtype;
   if (config.speculative) engine.speculative = speculative_config(*config.speculative);
   const double by_default = kernels.has_own_memory() ? kShareOfGpu : 0;
-  set_kv_pool(config.cache_max_entry_count.value_or(by_default), kernels.available_memory(), engine);
+  set_kv_pool(config.cache_max_entry_count.value_or(by_default), model.cache_memory(kernels), engine);
   return engine;
 }
 
@@ -116,7 +118,9 @@ void log_memory(const PipelineConfig& config, const Runtime& runtime) {
   const Model& model = *runtime.model;
   const EngineConfig& engine = runtime.engine->config();
   const int64_t num_blocks = runtime.engine->stats().total_blocks;
-  const int64_t pool_bytes = num_blocks * model.kv_layout(engine.kv_dtype, engine.block_len).block_bytes();
+  const int64_t num_pools = 1 + static_cast<int64_t>(runtime.other_kernels.size());
+  const int64_t pool_bytes =
+      num_pools * num_blocks * model.kv_layout(engine.kv_dtype, engine.block_len).block_bytes();
   LMD_LOG(kInfo, "loaded ", config.model_path, " on ", runtime.kernels->name(), ": ",
           model.weight_bytes() >> kMiB, " MiB of weights, ", model.buffer_bytes() >> kMiB,
           " MiB of buffers, up to ", pool_bytes >> kMiB, " MiB of KV cache (", num_blocks, " blocks of ",
@@ -124,14 +128,36 @@ void log_memory(const PipelineConfig& config, const Runtime& runtime) {
           runtime.engine->session_len());
 }
 
+void make_back_ends(const PipelineConfig& config, const Checkpoint& checkpoint, Runtime& runtime) {
+  if (config.tp == 1) {
+    runtime.kernels = make_kernels(config, checkpoint);
+    return;
+  }
+  std::vector<std::unique_ptr<Kernels>> ranks = make_rank_kernels(config, checkpoint);
+  runtime.kernels = std::move(ranks[0]);
+  ranks.erase(ranks.begin());
+  runtime.other_kernels = std::move(ranks);
+}
+
+/// By the runtime's back ends.
+std::unique_ptr<Model> load_shared_model(const PipelineConfig& config, const Checkpoint& checkpoint,
+                                         const Runtime& runtime) {
+  const RankOptions group = {.nccl = config.communicator == "nccl"};
+  const LoadOptions options = load_options(config, *runtime.kernels);
+  if (runtime.other_kernels.empty()) return load_model(checkpoint, *runtime.kernels, options);
+  std::vector<const Kernels*> ranks = {runtime.kernels.get()};
+  for (const auto& other : runtime.other_kernels) ranks.push_back(other.get());
+  return load_model(checkpoint, ranks, make_cuda_rank_group(ranks, group), options);
+}
+
 std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint,
                                       const Tokenizer* tokenizer) {
   auto runtime = std::make_shared<Runtime>();
-  runtime->kernels = make_kernels(config, checkpoint);
+  make_back_ends(config, checkpoint, *runtime);
   const DType dtype = kv_dtype(config, *runtime->kernels);  // what cannot be had is refused before loading
   runtime->draft_model = load_draft_model(config, tokenizer, *runtime->kernels);
-  runtime->model = load_model(checkpoint, *runtime->kernels, load_options(config, *runtime->kernels));
-  const EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
+  runtime->model = load_shared_model(config, checkpoint, *runtime);
+  const EngineConfig engine = engine_config(config, *runtime->model, *runtime->kernels, dtype);
   runtime->engine =
       std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());
   log_memory(config, *runtime);

@@ -25,6 +25,7 @@ struct ModelInfo {
 /// Weights and the engine that runs on them. Members are destroyed from the last to the first.
 struct Runtime {
   std::unique_ptr<Kernels> kernels;
+  std::vector<std::unique_ptr<Kernels>> other_kernels;  // of the ranks after the first
   std::unique_ptr<Model> model;
   std::unique_ptr<Model> draft_model;  // of speculative decoding, or nullptr
   std::unique_ptr<Engine> engine;

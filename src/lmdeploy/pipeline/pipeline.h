@@ -48,8 +48,10 @@ struct PipelineConfig {
   std::optional<int64_t> max_prefill_token_num;
   std::optional<int64_t> num_tokens_per_iter;
   std::optional<int64_t> max_prefill_iters;
-  JsonObject hf_overrides;  // merged over config.json
-  int num_threads = 0;      // 0: all CPUs this process may use
+  JsonObject hf_overrides;   // merged over config.json
+  int tp = 1;                // GPUs that share the model
+  std::string communicator;  // of these: cuda-ipc, also called native, or nccl; empty: cuda-ipc
+  int num_threads = 0;       // 0: all CPUs this process may use
   /// CpuOptions::rounded_activations; unset: rounds_activations().
   std::optional<bool> rounded_activations;
   std::optional<SpeculativeOptions> speculative;

@@ -8,6 +8,7 @@
 #include "lmdeploy/cli/integer_range.h"
 #include "lmdeploy/cli/model_arguments.h"
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/pipeline/device.h"
 #include "lmdeploy/pipeline/speculative.h"
 
 namespace lmdeploy {
@@ -39,6 +40,10 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
       "What the weights must be; by default whatever the checkpoint says")
       ->check(CLI::IsMember(
           {"hf", "gguf", "llama", "awq", "gptq", "compressed-tensors", "fp8", "mxfp4", "w8a8"}));
+  add("--tp", config.tp, "GPUs that share the model")
+      ->type_name("INT")
+      ->transform(integer_in(1, kMaxInt))
+      ->capture_default_str();
   add("--num-threads", config.num_threads, "CPU threads; 0, the default: all")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt));
@@ -116,6 +121,9 @@ void EngineArguments::add_to(CLI::App& command, const std::vector<LimitedFlag>& 
 void EngineArguments::apply(const Console& console) {
   limited.check();
   apply_speculative(*this, config);
+  if (const std::string device = limited.value("--device"); !device.empty()) config.device_type = device;
+  config.communicator = limited.value("--communicator");
+  check_tp(config);  // before a model is fetched
   if (const std::string policy = limited.value("--quant-policy"); !policy.empty())
     config.quant_policy = quant_policy_number(policy);
   if (limited.given("--trust-remote-code"))

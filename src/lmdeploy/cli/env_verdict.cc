@@ -94,7 +94,7 @@ std::string nccl_problem(const EnvFacts& facts) {
   std::string folders;
   for (const std::string& folder : facts.library_folders) folders += (folders.empty() ? "" : ", ") + folder;
   return cat("NCCL not found (libnccl.so.2), looked in ", folders,
-             ": needed for tp > 1 only; install libnccl2");
+             ": needed for --communicator nccl only; install libnccl2");
 }
 
 Verdict judge(const EnvFacts& facts) {

@@ -20,7 +20,7 @@ Verdict judge(const EnvFacts& facts);
 /// Why this build cannot use the GPUs, in one line with found and needed versions and what to install; ""
 /// when it can (or has no CUDA, or there are none).
 std::string gpu_mismatch(const EnvFacts& facts);
-/// Why several GPUs cannot work together (tp > 1); "" when they can.
+/// Why several GPUs cannot add up by NCCL (--communicator nccl); "" when they can, or there is one.
 std::string nccl_problem(const EnvFacts& facts);
 
 }  // namespace lmdeploy

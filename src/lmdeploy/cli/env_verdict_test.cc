@@ -50,7 +50,7 @@ TEST(EnvVerdict, F78_GpuWithoutCudaBuild) {
 TEST(EnvVerdict, F78_NcclIsNeededForSeveralGpusOnly) {
   EnvFacts facts = gpu_machine();
   facts.libnccl.reset();
-  expect_words(nccl_problem(facts), {"NCCL not found", "/usr/lib64, /opt/cuda/lib64", "tp > 1"});
+  expect_words(nccl_problem(facts), {"NCCL not found", "/usr/lib64, /opt/cuda/lib64", "--communicator nccl"});
   EXPECT_FALSE(judge(facts).problem);
   facts.gpus.resize(1);
   EXPECT_EQ(nccl_problem(facts), "");

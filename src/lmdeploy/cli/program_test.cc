@@ -114,9 +114,10 @@ TEST(Program, IntegersOutOfRange) {
     refuses("--max-batch-size", value, "1 to 2147483647");
   }
   refuses("--max-batch-size", "0", "1 to 2147483647");
-  refuses("--tp", "99999999999999999999", "-2147483648 to 2147483647");
-  refuses("--tp", "1.5", "-2147483648 to 2147483647");
-  expect_one_error_line(run({"chat", "m", "--tp", "010"}), {"--tp 10;"});  // not octal
+  refuses("--tp", "99999999999999999999", "1 to 2147483647");
+  refuses("--tp", "1.5", "1 to 2147483647");
+  refuses("--tp", "0", "1 to 2147483647");
+  expect_one_error_line(run({"chat", "m", "--cp", "010"}), {"--cp 10;"});  // not octal
 }
 
 TEST(Program, MissingCommandsSayWhatToUse) {
@@ -149,7 +150,9 @@ TEST(Program, ChatRefusesByName) {
   const Outcome outcome = run({"chat", "m", "--rounded-activations", "maybe"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.err.find("maybe not in {true,false}"), std::string::npos) << outcome.err;
-  expect_one_error_line(run({"chat", "m", "--tp", "2"}), {"not supported yet: --tp 2", "--tp 1"});
+  expect_one_error_line(run({"chat", "m", "--tp", "16", "--device", "cpu"}),
+                        {"not supported: tp 16", "device_type is cpu", "use tp 1"});
+  expect_one_error_line(run({"chat", "m", "--tp", "17"}), {"tp is 17", "1 to 16"});
   expect_one_error_line(run({"chat", "m", "--quant_policy=fp8"}), {"--quant-policy fp8", "--quant-policy 8"});
   expect_one_error_line(run({"chat", "m", "--adapters", "a=b", "c=d"}), {"--adapters a=b"});
   expect_one_error_line(run({"chat", "m", "--device", "ascend"}), {"--device ascend", "--device cpu"});

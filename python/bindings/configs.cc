@@ -37,6 +37,8 @@ void bind_pipeline_config(nb::module_& m) {
       .def_rw("max_prefill_token_num", &C::max_prefill_token_num, nb::arg().none())
       .def_rw("num_tokens_per_iter", &C::num_tokens_per_iter, nb::arg().none())
       .def_rw("max_prefill_iters", &C::max_prefill_iters, nb::arg().none())
+      .def_rw("tp", &C::tp)
+      .def_rw("communicator", &C::communicator)
       .def_rw("num_threads", &C::num_threads)
       .def_rw("deterministic", &C::deterministic)
       .def_rw("rounded_activations", &C::rounded_activations, nb::arg().none())

@@ -19,7 +19,7 @@ USED = "used"
 REFUSED = "refused"
 NO_EFFECT = "no effect"
 
-_ONE_DEVICE = (REFUSED, "this version runs a model on one device")
+_ONE_DEVICE = (REFUSED, "GPUs share a model by tp alone")
 _TEXT_ONLY = (NO_EFFECT, "models take text only")
 _NOT_YET = (REFUSED, "not supported yet")
 _ONE_PROCESS = (NO_EFFECT, "the engine runs in this process")
@@ -39,13 +39,12 @@ def _rules(used: str, others: dict[Rule, str]) -> dict[str, Rule]:
 TURBOMIND = _rules(
     "dtype session_len max_batch_size cache_max_entry_count cache_block_seq_len enable_prefix_caching quant_policy "
     "rope_scaling_factor use_logn_attn max_prefill_token_num num_tokens_per_iter max_prefill_iters hf_overrides "
-    "device_type num_threads deterministic rounded_activations model_format download_dir revision",
+    "device_type num_threads tp communicator deterministic rounded_activations model_format download_dir revision",
     {
-        _ONE_DEVICE: "tp dp cp ep device_num attn_tp_size attn_cp_size attn_dp_size mlp_tp_size mlp_dp_size "
+        _ONE_DEVICE: "dp cp ep device_num attn_tp_size attn_cp_size attn_dp_size mlp_tp_size mlp_dp_size "
                      "outer_dp_size nnodes node_rank dist_init_addr devices",
         _NOT_YET: "empty_init",
         _TEXT_ONLY: "language_model_only",
-        _ONE_PROCESS: "communicator",
         (NO_EFFECT, "KV memory is reserved at once and its pages are taken when first used"): "cache_chunk_size",
         (NO_EFFECT, "it belongs to asynchronous CUDA stepping"): "async_",
         (NO_EFFECT, "counters cost nothing and are always kept"): "enable_metrics",
@@ -57,9 +56,9 @@ TURBOMIND = _rules(
 PYTORCH = _rules(
     "dtype session_len max_batch_size cache_max_entry_count block_size num_gpu_blocks max_prefill_token_num "
     "enable_prefix_caching device_type quant_policy hf_overrides num_threads model_format logprobs_mode download_dir "
-    "rounded_activations deterministic revision",
+    "rounded_activations deterministic tp revision",
     {
-        _ONE_DEVICE: "tp dp dp_rank ep attn_tp_size mlp_tp_size moe_tp_size",
+        _ONE_DEVICE: "dp dp_rank ep attn_tp_size mlp_tp_size moe_tp_size",
         _NOT_YET: "adapters empty_init enable_microbatch enable_eplb enable_return_routed_experts dllm_block_length "
                   "dllm_unmasking_strategy dllm_denoising_steps dllm_confidence_threshold role",
         (REFUSED, "checkpoint code and PyTorch modules are never run here"): "custom_module_map",

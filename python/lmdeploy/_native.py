@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 _SEED_MASK = (1 << 64) - 1
 
 # Fields that have the same name and meaning on both sides; None leaves the native default.
-_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "num_threads", "rounded_activations",
+_PIPELINE_FIELDS = ("model_format", "dtype", "device_type", "tp", "num_threads", "rounded_activations",
                     "deterministic")
 # The same; those that are not given may come from a converted workspace's config.
 _ENGINE_FIELDS = ("session_len", "max_batch_size", "cache_max_entry_count", "enable_prefix_caching",
                   "max_prefill_token_num", "rope_scaling_factor", "use_logn_attn", "num_tokens_per_iter",
-                  "max_prefill_iters", "cache_block_seq_len")
+                  "max_prefill_iters", "cache_block_seq_len", "communicator")
 _GENERATION_FIELDS = ("n", "do_sample", "top_p", "min_p", "temperature", "repetition_penalty", "presence_penalty",
                       "frequency_penalty", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens",
                       "include_stop_str_in_output", "logprobs", "repetition_ngram_size",

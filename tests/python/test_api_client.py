@@ -118,8 +118,8 @@ def test_serve_says_why_there_is_no_server(tmp_path, capfd):
     assert "none" in capfd.readouterr().err
     with pytest.raises(lmdeploy.LmdeployError, match="code 2"):
         lmdeploy.serve(str(tmp_path), server_name="127.0.0.1", server_port=free_port(), no_such_flag=1)
-    with pytest.raises(NotImplementedError, match="tp=2"):
-        lmdeploy.serve(str(tmp_path), backend_config=lmdeploy.TurbomindEngineConfig(tp=2))
+    with pytest.raises(NotImplementedError, match="dp=2"):
+        lmdeploy.serve(str(tmp_path), backend_config=lmdeploy.TurbomindEngineConfig(dp=2))
 
 
 @pytest.mark.parametrize("keys", ["", " ", "k,", ["k", ""], [None]])

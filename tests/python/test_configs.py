@@ -191,9 +191,9 @@ def test_every_field_has_one_rule(cls):
 
 
 @pytest.mark.parametrize("config", [
-    TurbomindEngineConfig(tp=2), TurbomindEngineConfig(dp=2), TurbomindEngineConfig(nnodes=2),
+    TurbomindEngineConfig(dp=2), TurbomindEngineConfig(nnodes=2),
     TurbomindEngineConfig(devices=[0]), TurbomindEngineConfig(empty_init=True),
-    PytorchEngineConfig(tp=2), PytorchEngineConfig(adapters={"a": "b"}),
+    PytorchEngineConfig(ep=2), PytorchEngineConfig(adapters={"a": "b"}),
     PytorchEngineConfig(custom_module_map={"x": "y"}), PytorchEngineConfig(role="Prefill"),
     PytorchEngineConfig(logprobs_mode="raw_logits"),
     GenerationConfig(with_cache=True), GenerationConfig(return_routed_experts=True),
@@ -206,7 +206,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(config):
 @pytest.mark.parametrize("config", [
     TurbomindEngineConfig(cache_chunk_size=1),
     TurbomindEngineConfig(async_=0),
-    TurbomindEngineConfig(communicator="cuda-ipc"), TurbomindEngineConfig(enable_metrics=False),
+    TurbomindEngineConfig(enable_metrics=False),
     PytorchEngineConfig(prefill_interval=1), PytorchEngineConfig(eager_mode=True),
     PytorchEngineConfig(num_cpu_blocks=3),
     GenerationConfig(spaces_between_special_tokens=False),

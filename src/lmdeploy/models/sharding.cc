@@ -39,9 +39,16 @@ ShardRuns scaled(ShardRuns runs, int64_t factor) {
   return runs;
 }
 
+// Runs that meet become one: of a whole weight one is left, which is not copied.
 void append(ShardRuns& runs, const ShardRuns& more, int64_t offset) {
-  for (const ShardRun& run : more)
-    runs.push_back({run.begin == ShardRun::kZeros ? run.begin : run.begin + offset, run.count});
+  for (const ShardRun& run : more) {
+    const int64_t begin = run.begin == ShardRun::kZeros ? run.begin : run.begin + offset;
+    if (begin != ShardRun::kZeros && !runs.empty() && runs.back().begin != ShardRun::kZeros &&
+        runs.back().begin + runs.back().count == begin)
+      runs.back().count += run.count;
+    else
+      runs.push_back({begin, run.count});
+  }
 }
 
 ShardRuns repeated(const ShardRuns& once, int64_t times, int64_t step) {

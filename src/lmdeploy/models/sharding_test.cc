@@ -68,6 +68,8 @@ TEST(Sharding, OneRankHasAll) {
   EXPECT_EQ(sharding.rank_spec(0).whole.num_heads, 0);
   EXPECT_EQ(sharding.rank_spec(0).intermediate_size, 80);
   EXPECT_EQ(sharding.rows(rule_of(Slot::kQkv, Dim::kQ), 0), (ShardRuns{{0, 25 * 16}}));
+  EXPECT_EQ(sharding.rows(rule_of(Slot::kQkv, Dim::kQkv), 0), (ShardRuns{{0, 35 * 16}}));
+  EXPECT_EQ(sharding.rows(rule_of(Slot::kUp, Dim::kGateUp), 0), (ShardRuns{{0, 160}}));
 }
 
 TEST(Sharding, KvHeadsAreDealtOut) {

@@ -230,7 +230,8 @@ std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, std::span<const 
     const auto at = static_cast<size_t>(rank);
     LoadOptions own = options;
     own.communicator = &group->communicator(rank);
-    if (rank > 0) own.observer = {};
+    if (rank > 0 && options.observer)  // observed steps are not recorded: on no rank
+      own.observer = [](const std::string&, ConstTensorView) {};
     group->enter(rank);
     models.push_back(plan.family->make(sharding.rank_spec(rank), std::move(weights[at]), *kernels[at], own));
   }

@@ -17,6 +17,7 @@
 #include "lmdeploy/core/half.h"
 #include "lmdeploy/core/random.h"
 #include "random_llama.h"
+#include "ranks.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -92,9 +93,12 @@ const JsonObject kFp8 = {{"quant_method", "fp8"}, {"weight_block_size", JsonArra
 
 using OrderOf = std::function<uint64_t(const std::string& name)>;  // layers with equal numbers share one
 
+constexpr uint64_t kInOrder = 0;  // of inputs as they are
+
 std::vector<int32_t> random_groups(uint64_t seed, int64_t in) {
   std::vector<int32_t> groups(static_cast<size_t>(in));
   for (size_t k = 0; k < groups.size(); ++k) groups[k] = static_cast<int32_t>(k / 128);
+  if (seed == kInOrder) return groups;
   Rng rng(seed);
   for (size_t i = groups.size(); i > 1; --i) std::swap(groups[i - 1], groups[rng.below(i)]);
   return groups;
@@ -228,6 +232,46 @@ TEST_P(QuantisedLlamaTest, ExpertsInActivationOrdersOfTheirOwn) {
 // No quantiser writes q, k and v so; they are not mixed up all the same.
 TEST_P(QuantisedLlamaTest, GptqOfNeighboursInDifferentOrders) {
   expect_same(pack_linears(make_random_llama(kShape, 15), gptq_packer(hash_of), kGptq), DType::kU4G128);
+}
+
+/// Opens the packed one from files, for two ranks; bounds as those of sharded_family_test.cc.
+void expect_same_on_ranks(const Pair& pair, const std::string& name) {
+  const TempFolder folder;
+  pair.packed.save(folder.path());
+  RankedModel ranked(*open_checkpoint(folder.path()), name, 2, {.max_step_tokens = 64, .max_logit_rows = 64});
+  const Tensor got = all_logits(ranked.model(), ranked.kernels(), random_ids(3, 21, kShape.vocab), {13, 1});
+  const Tensor want = logits_of(backend("ref"), pair.dense);
+  double largest = 0;
+  for (int64_t r = 0; r < want.dim(0); ++r)
+    for (int64_t c = 0; c < want.dim(1); ++c) largest = std::max(largest, std::abs(want.view().at(r, c)));
+  const double share = 2e-4 * epsilon(ranked.kernels().activation_dtype()) / epsilon(DType::kF32);
+  for (int64_t r = 0; r < want.dim(0); ++r)
+    for (int64_t c = 0; c < want.dim(1); ++c)
+      ASSERT_NEAR(got.view().at(r, c), want.view().at(r, c), share * largest)
+          << "token " << r << ", id " << c;
+}
+
+TEST_P(QuantisedLlamaTest, Fp8OnTwoRanks) {
+  expect_same_on_ranks(pack_linears(make_random_llama(kShape, 11), pack_fp8, kFp8), GetParam());
+}
+
+TEST_P(QuantisedLlamaTest, ExpertsInFp8OnTwoRanks) {
+  expect_same_on_ranks(pack_linears(make_random_mixtral(12), pack_fp8, kFp8), GetParam());
+}
+
+// Groups of 128 in the order of the inputs: half of the inner size is a group and a half.
+TEST_P(QuantisedLlamaTest, GptqOnTwoRanks) {
+  const Packer in_order = gptq_packer([](const std::string&) { return kInOrder; });
+  expect_same_on_ranks(pack_linears(make_random_llama(kShape, 13), in_order, kGptq), GetParam());
+}
+
+TEST(QuantisedLlama, RanksThatWouldCutActivationOrderAreRefused) {
+  const Pair pair = pack_linears(make_random_llama(kShape, 13), gptq_packer(order_of_inputs), kGptq);
+  const TempFolder folder;
+  pair.packed.save(folder.path());
+  const std::string refusal = refusal_of_ranks(*open_checkpoint(folder.path()), 2);
+  for (const char* word : {"o_proj", "desc_act", "use tp 1"})
+    EXPECT_NE(refusal.find(word), std::string::npos) << word << " in " << refusal;
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, QuantisedLlamaTest, ::testing::ValuesIn(backend_names()),

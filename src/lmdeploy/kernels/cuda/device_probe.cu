@@ -49,7 +49,8 @@ __global__ void idle_kernel() { wait_for_previous_kernel(); }
 
 unsigned num_multiprocessors() {
   int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, current_device()), "count multiprocessors");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, current_device()),
+        "count multiprocessors");
   return static_cast<unsigned>(count);
 }
 

@@ -177,6 +177,7 @@ StepWork ShardedModel::step_work(const StepShape& shape, DType kv_dtype) const {
     sum.weight_bytes += own.weight_bytes;
     sum.kv_bytes += own.kv_bytes;
     sum.flops += own.flops;
+    sum.attention_flops += own.attention_flops;
   }
   return sum;
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/kernels/communicator.h"
 
 namespace lmdeploy::cuda {
 namespace {
@@ -84,6 +85,7 @@ void Nccl::restart() {
 }
 
 void Nccl::all_reduce_sum(int64_t rank, void* x, int64_t count, DType dtype, cudaStream_t stream) {
+  if (aborted_) throw MissingRank("tensor parallelism: another rank has failed");
   library_.check(library_.all_reduce(x, x, static_cast<size_t>(count), type_number(dtype), kSum,
                                      communicators_[static_cast<size_t>(rank)], stream),
                  "all_reduce_sum");

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,7 +26,7 @@ class Nccl {
   Nccl& operator=(const Nccl&) = delete;
 
   /// x [count] of f32, f16 or bf16 becomes the sum, in NCCL's order and rounding, which are the same for all
-  /// ranks.
+  /// ranks. Throws MissingRank after abort().
   void all_reduce_sum(int64_t rank, void* x, int64_t count, DType dtype, cudaStream_t stream);
   /// Ends what waits for a rank that will not come. From any thread.
   void abort();
@@ -38,7 +39,7 @@ class Nccl {
   const std::vector<int> devices_;
   std::vector<void*> communicators_;  // by rank
   std::mutex mutex_;                  // of abort()
-  bool aborted_ = false;
+  std::atomic<bool> aborted_ = false;
 };
 
 }  // namespace lmdeploy::cuda

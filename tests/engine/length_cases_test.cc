@@ -6,6 +6,7 @@
 #include "core_driver.h"
 #include "fake_model.h"
 #include "lmdeploy/engine/engine.h"
+#include "lmdeploy/engine/kv_pool.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -129,6 +130,25 @@ TEST(Config, BadFieldsAreNamed) {
   EXPECT_NE(
       message_of([](EngineConfig& c) { c.num_blocks = 0, c.kv_memory_bytes = 5; }).find("holds no block"),
       std::string::npos);
+}
+
+// F48: the option to change, and how far.
+TEST(Config, APoolThatCannotBeHadSaysHowManyBlocksFit) {
+  FakeModel model;
+  const auto kernels = make_ref_kernels(std::make_shared<ThreadPool>(1));
+  const KvLayout layout = model.kv_layout(DType::kF32, 64);
+  constexpr int64_t kBlocks = int64_t{1} << 48;  // more than there are addresses
+  try {
+    const KvPool pool(model, layout, kBlocks, *kernels);
+    FAIL() << "a pool of " << kBlocks << " blocks";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    const std::string message = error.what();
+    for (const std::string& part :
+         {cat("KV cache of ", kBlocks, " blocks"), cat(" blocks of ", layout.block_bytes(), " bytes fit"),
+          std::string("lower cache_max_entry_count")})
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
 }
 
 TEST(Config, PoolIsWhatTheBatchNeedsOrAQuarterOfTheMemory) {

@@ -122,13 +122,15 @@ void fill_defaults(EngineConfig& config) {
   if (config.max_logit_rows == 0) config.max_logit_rows = std::max<int64_t>(512, config.max_batch_size);
 }
 
-Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator) {
+Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator, size_t free_bytes) {
+  const auto block_bytes = static_cast<size_t>(layout.block_bytes());
   try {
-    return {static_cast<size_t>(num_blocks) * static_cast<size_t>(layout.block_bytes()), allocator};
+    return {static_cast<size_t>(num_blocks) * block_bytes, allocator};
   } catch (const Error& error) {
-    throw Error(error.code(), cat("KV cache of ", num_blocks, " blocks: ", error.what(),
-                                  "; lower cache_max_entry_count (a share of the free memory, or a number of "
-                                  "blocks), session_len or max_batch_size"));
+    throw Error(error.code(), cat("KV cache of ", num_blocks, " blocks: ", error.what(), "; ",
+                                  free_bytes / block_bytes, " blocks of ", block_bytes,
+                                  " bytes fit: lower cache_max_entry_count (a share of the free memory, or a "
+                                  "number of blocks), session_len or max_batch_size"));
   }
 }
 
@@ -156,9 +158,11 @@ EngineConfig resolve_config(EngineConfig config, const Model& model, size_t avai
 }
 
 KvPool::KvPool(const Model& model, const KvLayout& layout, int64_t num_blocks, const Kernels& kernels)
-    : layout_(layout), num_blocks_(num_blocks), buffer_(allocate(layout, num_blocks, kernels.allocator())) {
+    : layout_(layout), num_blocks_(num_blocks) {
+  const size_t free_bytes = model.cache_memory(kernels);
+  buffer_ = allocate(layout, num_blocks, kernels.allocator(), free_bytes);
   for (Allocator* memory : model.other_ranks_memory()) {
-    other_buffers_.push_back(allocate(layout, num_blocks, *memory));
+    other_buffers_.push_back(allocate(layout, num_blocks, *memory, free_bytes));
     other_caches_.push_back(other_buffers_.back().data());
   }
 }

@@ -1,4 +1,9 @@
 // Lengths: prompts that do not fit, answers that are cut, what the cache holds.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "fixture.h"
 
 namespace lmdeploy::testing {
@@ -66,6 +71,35 @@ TEST_F(LimitsTest, F42_SessionLengthIsWhatTheCacheHolds) {
   const Response response = pipeline.infer({std::vector<int>(300, '3')}, {GenerationConfig()}).front();
   EXPECT_NE(response.error_message.find("session_len is 256"), std::string::npos);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need all addresses
+// As long as it lives the process gets `more` bytes of addresses and no others.
+class AddressLimit {
+ public:
+  explicit AddressLimit(rlim_t more) {
+    getrlimit(RLIMIT_AS, &before_);
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit limit = {pages * static_cast<rlim_t>(getpagesize()) + more, before_.rlim_max};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressLimit() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_F(LimitsTest, F48_AModelThatDoesNotFitSaysWhatToChange) {
+  write_chain_model(folder());
+  PipelineConfig large = config();
+  large.max_prefill_token_num = large.num_tokens_per_iter = 1 << 24;
+  const AddressLimit limit(rlim_t{64} << 20);
+  expect_error(ErrorCode::kResourceExhausted,
+               {"load " + folder(), "the buffers for max_prefill_token_num and max_batch_size do not fit",
+                "weights of fewer bits"},
+               [&] { Pipeline pipeline(large); });
+}
+#endif
 
 TEST_F(LimitsTest, AQuantisedCacheAnswersAloneAsTogether) {
   write_random_text_model(folder(), 2);

@@ -150,13 +150,30 @@ std::unique_ptr<Model> load_shared_model(const PipelineConfig& config, const Che
   return load_model(checkpoint, ranks, make_cuda_rank_group(ranks, group), options);
 }
 
+/// The same; for want of memory the error says what to change.
+std::unique_ptr<Model> load_or_explain(const PipelineConfig& config, const Checkpoint& checkpoint,
+                                       const Runtime& runtime) {
+  try {
+    return load_shared_model(config, checkpoint, runtime);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kResourceExhausted) throw;
+    const std::string_view share =
+        runtime.kernels->has_own_memory() ? ", or raise tp to share the model among GPUs" : "";
+    throw Error(error.code(),
+                cat("load ", config.model_path,
+                    ": its weights and the buffers for max_prefill_token_num and "
+                    "max_batch_size do not fit: ",
+                    error.what(), "; lower these two, use a checkpoint with weights of fewer bits", share));
+  }
+}
+
 std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkpoint& checkpoint,
                                       const Tokenizer* tokenizer) {
   auto runtime = std::make_shared<Runtime>();
   make_back_ends(config, checkpoint, *runtime);
   const DType dtype = kv_dtype(config, *runtime->kernels);  // what cannot be had is refused before loading
   runtime->draft_model = load_draft_model(config, tokenizer, *runtime->kernels);
-  runtime->model = load_shared_model(config, checkpoint, *runtime);
+  runtime->model = load_or_explain(config, checkpoint, *runtime);
   const EngineConfig engine = engine_config(config, *runtime->model, *runtime->kernels, dtype);
   runtime->engine =
       std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());

@@ -11,7 +11,7 @@
 namespace lmdeploy::cuda {
 namespace {
 
-constexpr int kGroupRows = 64, kGroupThreads = 128, kPromptGroups = 2;
+constexpr int kGroupRows = 64, kPromptGroups = 2;
 constexpr int kPromptRows = kPromptGroups * kGroupRows;
 constexpr int kPromptThreads = (kPromptGroups + 1) * kGroupThreads;  // a warp of the last group reads
 
@@ -478,13 +478,13 @@ __global__ __launch_bounds__(kPromptThreads,
   const Keys keys(a, tile);
   memory.init();
   if (thread() >= kPromptGroups * kGroupThreads) {
-    give_registers<24>();
+    give_registers<kReaderRegisters>();
     if (thread() / 32 == kPromptGroups * kGroupThreads / 32)
       PromptReader<T, kDim>(a, tile, keys, kv_head, cache, memory).run();
     else
       wait_for_previous_kernel();
   } else {
-    take_registers<240>();
+    take_registers<kRegistersBesideReader<kPromptGroups>>();
     PromptRows<T, kDim>(a, tile, keys, kv_head, memory).run();
   }
 #endif

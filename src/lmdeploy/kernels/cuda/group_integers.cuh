@@ -14,16 +14,6 @@ namespace {
 template <int kTokens>
 using GroupBlock = RowBlock<(kTokens > 64 ? 8 : 16)>;
 
-constexpr int kReaderRegisters = 24;
-constexpr int kGroupThreads = 128;  // of the warpgroup that reads
-
-/// Registers of a thread with rows: what the block begins with, less those of each thread that reads.
-template <typename Block>
-constexpr int kRowRegisters = [] {
-  constexpr int kThreads = Block::kThreads + kGroupThreads, kBegin = 65536 / kThreads / 8 * 8;
-  return (kBegin * kThreads - kReaderRegisters * kGroupThreads) / Block::kThreads / 8 * 8;
-}();
-
 /// Shared memory of a block, until its sums take it: a ring of units of columns.
 template <typename W, int kTokens>
 struct GroupMemory {
@@ -137,8 +127,7 @@ __global__ __launch_bounds__(GroupBlock<kTokens>::kThreads + kGroupThreads,
       wait_for_previous_kernel();
     return;
   }
-  static_assert(kRowRegisters<GroupBlock<64>> == 112 && kRowRegisters<GroupBlock<128>> == 240);
-  take_registers<kRowRegisters<Block>>();
+  take_registers<kRegistersBesideReader<Block::kThreads / kGroupThreads>>();
   wait_for_previous_kernel();
   float sums[kTokens / 8][4] = {};
   multiply_units<T, W, kTokens>(memory, end - first, a.cols - first * W::kUnitCols, sums);

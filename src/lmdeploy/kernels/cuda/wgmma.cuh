@@ -74,6 +74,17 @@ __device__ inline void show_to_products() {
 #endif
 }
 
+constexpr int kGroupThreads = 128;  // of a warpgroup
+
+/// A block whose last warpgroup only has copies made: registers of a thread of that one, what all begin with,
+/// and what a thread of the other kGroups has when they have got what the last one gives away.
+constexpr int kReaderRegisters = 24;
+template <int kGroups>
+constexpr int kFirstRegisters = 65536 / ((kGroups + 1) * kGroupThreads) / 8 * 8;
+template <int kGroups>
+constexpr int kRegistersBesideReader = (kFirstRegisters<kGroups> * (kGroups + 1) - kReaderRegisters) / kGroups
+                                       / 8 * 8;
+
 /// All warps of a warpgroup from now on have kCount registers a thread: more than they began with, and those
 /// that another one gave away.
 template <int kCount>

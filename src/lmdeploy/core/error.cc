@@ -38,6 +38,12 @@ std::string describe(const std::exception& error) {
   return file == nullptr ? error.what() : cat(file->path1().string(), ": ", file->code().message());
 }
 
+ErrorCode code_of(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? ErrorCode::kResourceExhausted
+                                                                : ErrorCode::kInternal;
+}
+
 namespace detail {
 namespace {
 template <typename T>

@@ -39,6 +39,8 @@ class Error : public std::runtime_error {
 /// The words for a user: what() of an Error; of the standard library's own errors something that says more.
 /// "out of memory" needs no memory.
 std::string describe(const std::exception& error);
+/// The code of an Error; of the standard library's own errors what they come to here.
+ErrorCode code_of(const std::exception& error);
 
 namespace detail {
 void append(std::string& out, std::string_view text);

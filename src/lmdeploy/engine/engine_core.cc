@@ -13,12 +13,6 @@
 namespace lmdeploy {
 namespace {
 
-ErrorCode code_of(const std::exception& error) {
-  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? ErrorCode::kResourceExhausted
-                                                                : ErrorCode::kInternal;
-}
-
 bool only_reads(const Request& request) { return request.max_new_tokens == 0; }
 
 // Sequence length at which the request ends.

@@ -1,7 +1,6 @@
 #include "lmdeploy/models/sharded_model.h"
 
 #include <algorithm>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -9,16 +8,6 @@
 #include "lmdeploy/core/thread_pool.h"
 
 namespace lmdeploy {
-namespace {
-
-ErrorCode code_of(const std::exception& error) {
-  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? ErrorCode::kResourceExhausted
-                                                                : ErrorCode::kInternal;
-}
-
-}  // namespace
-
 /// A step's arrays of its own: a rank that is late may still read them when forward() has given up.
 struct ShardedModel::Step {
   Step(const StepInput& input, const KvCacheView& first_cache, int64_t step_number)

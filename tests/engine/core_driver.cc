@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <utility>
 
 #include "lmdeploy/core/random.h"
@@ -84,6 +85,17 @@ std::vector<int> random_ids(uint64_t seed, int64_t count) {
   Rng rng(seed);
   std::vector<int> ids;
   for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int>(rng.below(60)));
+  return ids;
+}
+
+std::vector<int> read_all(RequestHandle& handle) {
+  std::vector<int> ids;
+  while (const auto output = handle.next(std::chrono::seconds(60))) {
+    ids.insert(ids.end(), output->token_ids.begin(), output->token_ids.end());
+    EXPECT_NE(output->finish, FinishReason::kError) << output->error_message;
+    if (output->finish != FinishReason::kNone) return ids;
+  }
+  ADD_FAILURE() << "no last output";
   return ids;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "lmdeploy/engine/engine.h"
 #include "lmdeploy/engine/engine_core.h"
 
 namespace lmdeploy::testing {
@@ -56,6 +57,8 @@ Request request_of(std::vector<int> input_ids, int64_t max_new_tokens);
 Request turn_of(uint64_t session_id, std::vector<int> input_ids, int64_t max_new_tokens, bool start);
 /// `count` ids below 60 that depend on `seed`.
 std::vector<int> random_ids(uint64_t seed, int64_t count);
+/// All ids that the request gives; its error, if it ends with one, fails the test.
+std::vector<int> read_all(RequestHandle& handle);
 std::vector<int> concat(std::vector<int> a, const std::vector<int>& b);
 
 }  // namespace lmdeploy::testing

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends.h"
+#include "core_driver.h"
 #include "lmdeploy/engine/channel.h"
 #include "lmdeploy/engine/engine.h"
 #include "lmdeploy/formats/safetensors.h"
@@ -23,18 +24,6 @@ std::vector<int> ints_of(const SafetensorsFile& file, const std::string& name) {
   std::vector<int> out;
   for (int64_t i = 0; i < view.cols(); ++i) out.push_back(static_cast<int>(view.at(i)));
   return out;
-}
-
-// All that the request gives; its error, if it ends with one, fails the test.
-std::vector<int> read_all(RequestHandle& handle) {
-  std::vector<int> ids;
-  while (const auto output = handle.next(std::chrono::seconds(60))) {
-    ids.insert(ids.end(), output->token_ids.begin(), output->token_ids.end());
-    EXPECT_NE(output->finish, FinishReason::kError) << output->error_message;
-    if (output->finish != FinishReason::kNone) return ids;
-  }
-  ADD_FAILURE() << "no last output";
-  return ids;
 }
 
 class CudaEngineTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {

@@ -95,39 +95,36 @@ void add_trace_options(CLI::App& block, TraceBlockOptions& options) {
              BenchModel::kMostBatch);
 }
 
+/// A block that runs models: `run` with the options that the command line has given by then.
+template <typename Options>
 CLI::App& add_block(CLI::App& program, Command& command, const char* name, const char* help,
-                    const ModelBlock& run) {
+                    void (*run)(const ModelChoice&, const Options&, const BenchDevice&, BenchReport&),
+                    const Options& options) {
   CLI::App& block = *program.add_subcommand(name, help);
   block.fallthrough();
   add_models(block, command.models);
-  block.callback([&command, run] { command.block = run; });
+  block.callback([&command, run, &options] {
+    command.block = [&command, run, &options](const BenchDevice& device, BenchReport& report) {
+      run(command.models, options, device, report);
+    };
+  });
   return block;
 }
 
 void add_step_blocks(CLI::App& program, Command& c) {
-  add_decode_sizes(add_block(program, c, "decode", "Steps of a token for each sequence",
-                             [&c](const BenchDevice& device, BenchReport& report) {
-                               run_decode(c.models, c.decode, device, report);
-                             }),
-                   c.decode);
-  CLI::App& prefill = add_block(program, c, "prefill", "Steps that read a prompt",
-                                [&c](const BenchDevice& device, BenchReport& report) {
-                                  run_prefill(c.models, c.prefill, device, report);
-                                });
+  add_decode_sizes(
+      add_block(program, c, "decode", "Steps of a token for each sequence", run_decode, c.decode), c.decode);
+  CLI::App& prefill = add_block(program, c, "prefill", "Steps that read a prompt", run_prefill, c.prefill);
   add_numbers<int64_t>(prefill, "--tokens", c.prefill.tokens, "Of the prompt", 1, BenchModel::kPromptTokens);
   add_decode_sizes(add_block(program, c, "idle", "How long the device waits for the engine between two steps",
-                             [&c](const BenchDevice& device, BenchReport& report) {
-                               run_idle(c.models, c.idle, device, report);
-                             }),
+                             run_idle, c.idle),
                    c.idle);
 }
 
 void add_static_block(CLI::App& program, Command& c) {
   StaticOptions& options = c.static_batches;
-  CLI::App& block = add_block(program, c, "static", "Equal requests together through the engine",
-                              [&c](const BenchDevice& device, BenchReport& report) {
-                                run_static(c.models, c.static_batches, device, report);
-                              });
+  CLI::App& block =
+      add_block(program, c, "static", "Equal requests together through the engine", run_static, options);
   add_numbers<int64_t>(block, "--batch", options.batches, "Requests", 1, BenchModel::kMostBatch);
   add_numbers<int64_t>(block, "--prompt", options.prompts, "Tokens of their prompts", 1, kMostTokens);
   add_numbers<int64_t>(block, "--output", options.outputs, "Tokens of their outputs, in pairs with --prompt",
@@ -135,15 +132,11 @@ void add_static_block(CLI::App& program, Command& c) {
 }
 
 void add_trace_blocks(CLI::App& program, Command& c) {
-  add_trace_options(add_block(program, c, "trace", "Requests of ShareGPT's lengths, all at once",
-                              [&c](const BenchDevice& device, BenchReport& report) {
-                                run_trace(c.models, c.trace, device, report);
-                              }),
-                    c.trace);
-  CLI::App& arrivals = add_block(program, c, "arrivals", "The same, arriving one by one at random",
-                                 [&c](const BenchDevice& device, BenchReport& report) {
-                                   run_trace(c.models, c.arrivals, device, report);
-                                 });
+  add_trace_options(
+      add_block(program, c, "trace", "Requests of ShareGPT's lengths, all at once", run_trace, c.trace),
+      c.trace);
+  CLI::App& arrivals =
+      add_block(program, c, "arrivals", "The same, arriving one by one at random", run_trace, c.arrivals);
   add_trace_options(arrivals, c.arrivals);
   add_numbers(arrivals, "--rate", c.arrivals.rates, "Requests a second", 0.001, 1e6);
 }

@@ -24,16 +24,8 @@ struct PromptMemory {
 
   std::byte queries[kPromptGroups][kParts * kRowsPart];  // at last their results
   std::byte tiles[kStages][2 * kMatrix];                 // keys, then values
-  CopyBarrier full[kStages], empty[kStages];
+  CopyRing<kStages> ring;
   int2 rows[kPromptGroups][kGroupRows];  // token in q and head of each
-
-  __device__ void init() {
-    if (thread() == 0) {
-      for (int i = 0; i < kStages; ++i) full[i].init(1), empty[i].init(kPromptGroups * kGroupThreads / 32);
-      publish_barriers();
-    }
-    __syncthreads();
-  }
 };
 
 /// The warp that has a block's tiles copied, from its first to its last one. A tile is `boxes` boxes of keys
@@ -61,9 +53,8 @@ class PromptReader {
     int64_t place = find(keys_.first_tile());
     wait_for_previous_kernel();  // the block table has been there before
     for (int t = keys_.first_tile(), use = 0; t < keys_.end_tile(); ++t, ++use) {
-      const int stage = use % Memory::kStages, round = use / Memory::kStages;
-      if (round > 0) memory_.empty[stage].wait((round - 1) & 1);
-      start(place, stage);
+      memory_.ring.wait_for_place(use);
+      start(place, use);
       place = find(t + 1);
     }
   }
@@ -79,19 +70,19 @@ class PromptReader {
            kv_head_ * a_.block_len + first % a_.block_len;
   }
   /// Boxes that do not exist leave what was there: nobody's weights.
-  __device__ void start(int64_t place, int stage) {
+  __device__ void start(int64_t place, int use) {
     const int box_bytes = box_keys_ * kSwizzledRow;
-    std::byte* to =
-        memory_.tiles[stage] + matrix_ * Memory::kMatrix + part_ * Memory::kKeysPart + box_ * box_bytes;
+    std::byte* to = memory_.tiles[memory_.ring.stage(use)] + matrix_ * Memory::kMatrix +
+                    part_ * Memory::kKeysPart + box_ * box_bytes;
     if (place == Keys::kNowhere) {
       for (int i = 0; i < box_bytes; i += 16) *reinterpret_cast<uint4*>(to + i) = kNaNs;
       show_to_products();
     }
     const int boxes = __popc(__ballot_sync(~0u, place >= 0));
-    if (lane() == 0) memory_.full[stage].arrive_and_expect(boxes * box_bytes);
+    if (lane() == 0) memory_.ring.full(use).arrive_and_expect(boxes * box_bytes);
     __syncwarp();
     if (place >= 0)
-      copy_box(shared_address(to), cache_, part_ * 64, static_cast<int>(place), memory_.full[stage]);
+      copy_box(shared_address(to), cache_, part_ * 64, static_cast<int>(place), memory_.ring.full(use));
   }
 
   const AttentionArgs& a_;
@@ -300,15 +291,12 @@ class PromptRows {
   }
 
   __device__ int use_of(int t) const { return t - begin_; }
-  __device__ std::byte* tile(int t) const { return memory_.tiles[use_of(t) % Memory::kStages]; }
+  __device__ std::byte* tile(int t) const { return memory_.tiles[memory_.ring.stage(use_of(t))]; }
   __device__ void wait_for(int t) {
-    memory_.full[use_of(t) % Memory::kStages].wait(use_of(t) / Memory::kStages & 1);
+    memory_.ring.wait_for_copies(use_of(t));
     check_values(t);
   }
-  __device__ void release(int t) {
-    __syncwarp();
-    if (lane() == 0) memory_.empty[use_of(t) % Memory::kStages].arrive();
-  }
+  __device__ void release(int t) { memory_.ring.release(use_of(t)); }
   __device__ void skip(int t) {
     wait_for(t);
     release(t);
@@ -476,7 +464,7 @@ __global__ __launch_bounds__(kPromptThreads,
   const AttentionTile tile = find_attention_tile<kPromptRows>(a, block / a.num_kv_heads);
   if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
-  memory.init();
+  memory.ring.init(kPromptGroups * kGroupThreads / 32);
   if (thread() >= kPromptGroups * kGroupThreads) {
     give_registers<kReaderRegisters>();
     if (thread() / 32 == kPromptGroups * kGroupThreads / 32)

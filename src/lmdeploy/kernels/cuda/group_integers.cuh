@@ -25,15 +25,7 @@ struct GroupMemory {
 
   std::byte tokens[kStages][kTokenBytes];    // [kParts] parts of 64 columns, swizzled
   std::byte weights[kStages][kWeightBytes];  // of each warp's tile
-  CopyBarrier full[kStages], empty[kStages];
-
-  __device__ void init() {
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < kStages; ++i) full[i].init(1), empty[i].init(GroupBlock<kTokens>::kWarps);
-      publish_barriers();
-    }
-    __syncthreads();
-  }
+  CopyRing<kStages> ring;
 };
 
 /// The warp that has a block's units copied, a lane for each tile of weights.
@@ -41,7 +33,6 @@ template <typename W, int kTokens, bool kGlu>
 class GroupReader {
   using Memory = GroupMemory<W, kTokens>;
   using Block = GroupBlock<kTokens>;
-  static constexpr int kStages = Memory::kStages;
   static_assert(Block::kWarps <= 32);
 
  public:
@@ -53,12 +44,12 @@ class GroupReader {
     weights_ = static_cast<const std::byte*>(a.weight) + (tile * units + first) * W::kUnitBytes;
   }
   __device__ void run() {
-    const int ahead = min(kStages, count_);
+    const int ahead = min(Memory::kStages, count_);
     for (int n = 0; n < ahead; ++n) start_weights(n);
     wait_for_previous_kernel();  // weights have been there before
     for (int n = 0; n < ahead; ++n) start_tokens(n);
     for (int n = ahead; n < count_; ++n) {
-      memory_.empty[n % kStages].wait((n / kStages - 1) & 1);
+      memory_.ring.wait_for_place(n);
       start_weights(n);
       start_tokens(n);
     }
@@ -66,17 +57,17 @@ class GroupReader {
 
  private:
   __device__ void start_weights(int n) {
-    CopyBarrier& full = memory_.full[n % kStages];
+    CopyBarrier& full = memory_.ring.full(n);
     if (lane() == 0) full.arrive_and_expect(Memory::kTokenBytes + Memory::kWeightBytes);
     __syncwarp();
     if (lane() < Block::kWarps)
-      copy_bytes(shared_address(memory_.weights[n % kStages] + lane() * W::kUnitBytes),
+      copy_bytes(shared_address(memory_.weights[memory_.ring.stage(n)] + lane() * W::kUnitBytes),
                  weights_ + int64_t{n} * W::kUnitBytes, W::kUnitBytes, full);
   }
   __device__ void start_tokens(int n) {
     if (lane() < Memory::kParts)
-      copy_box(shared_address(memory_.tokens[n % kStages]) + lane() * Memory::kPart, x_,
-               (first_ + n) * W::kUnitCols + lane() * 64, first_token_, memory_.full[n % kStages]);
+      copy_box(shared_address(memory_.tokens[memory_.ring.stage(n)]) + lane() * Memory::kPart, x_,
+               (first_ + n) * W::kUnitCols + lane() * 64, first_token_, memory_.ring.full(n));
   }
 
   Memory& memory_;
@@ -93,14 +84,13 @@ __device__ void multiply_units(GroupMemory<W, kTokens>& memory, int count, int c
   using Memory = GroupMemory<W, kTokens>;
 #pragma unroll 1
   for (int n = 0; n < count; ++n) {
-    const int stage = n % Memory::kStages;
-    memory.full[stage].wait(n / Memory::kStages & 1);
+    const int stage = memory.ring.stage(n);
+    memory.ring.wait_for_copies(n);
     IntegerUnit<T, W> integers;
     integers.load_shared(shared_address(memory.weights[stage] + warp() * W::kUnitBytes));
     const SwizzledMatrix tokens(shared_address(memory.tokens[stage]), kSwizzledRows, 16);
     integers.multiply_together(sums, columns - n * W::kUnitCols, tokens, Memory::kPart);
-    __syncwarp();
-    if (lane() == 0) memory.empty[stage].arrive();
+    memory.ring.release(n);
   }
 }
 
@@ -118,7 +108,7 @@ __global__ __launch_bounds__(GroupBlock<kTokens>::kThreads + kGroupThreads,
             first_token = static_cast<int>(blockIdx.z) * kTokens;
   const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
   const int first = units * split / splits.count, end = units * (split + 1) / splits.count;
-  memory.init();
+  memory.ring.init(Block::kWarps);
   if (threadIdx.x >= Block::kThreads) {
     give_registers<kReaderRegisters>();
     if (threadIdx.x / 32 == Block::kWarps)

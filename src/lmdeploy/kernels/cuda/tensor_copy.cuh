@@ -68,6 +68,38 @@ __device__ inline void publish_barriers() {
 #endif
 }
 
+/// Barriers of a ring of kStages places in shared memory that one warp has filled by copies, time after time,
+/// and others read. Uses are counted from 0.
+template <int kStages>
+class CopyRing {
+ public:
+  __device__ static int stage(int use) { return use % kStages; }
+
+  /// All threads of the block call it, of which so many release each use.
+  __device__ void init(int readers) {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kStages; ++i) full_[i].init(1), empty_[i].init(readers);
+      publish_barriers();
+    }
+    __syncthreads();
+  }
+  /// What copies of this use are told to arrive at; its arrive_and_expect() is called once.
+  __device__ CopyBarrier& full(int use) { return full_[stage(use)]; }
+  /// Until the use before this one of the same place has been released.
+  __device__ void wait_for_place(int use) {
+    if (use >= kStages) empty_[stage(use)].wait((use / kStages - 1) & 1);
+  }
+  __device__ void wait_for_copies(int use) { full_[stage(use)].wait(use / kStages & 1); }
+  /// By a warp that has read it: all lanes.
+  __device__ void release(int use) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) empty_[stage(use)].arrive();
+  }
+
+ private:
+  CopyBarrier full_[kStages], empty_[kStages];
+};
+
 /// Starts the copy of so many bytes; all are multiples of 16.
 __device__ inline void copy_bytes(uint32_t to, const void* from, int bytes, CopyBarrier& arrived) {
 #if LMDEPLOY_HAS_TENSOR_COPY

@@ -29,14 +29,17 @@ std::string BenchModel::why_not(const std::string& shape, DType weights, const B
   int64_t bytes = 0;
   for (const TensorInfo& tensor : checkpoint->tensors())
     bytes += row_bytes(tensor.dtype, tensor.shape.numel());
-  return why_not_in(device, "weights", bytes, kModelSpare);
+  return why_not_in(device, "weights", bytes / device.count(), kModelSpare);
 }
 
 BenchModel::BenchModel(const std::string& shape, DType weights, const BenchDevice& device)
     : shape_(shape), weights_(weights), device_(device), rates_(device.rates(weights)) {
   loading_s_ = seconds_of([&] {
-    model_ = load_model(*make_random_checkpoint(shape, weights, kSeed), device.kernels,
-                        {.max_step_tokens = kPromptTokens + kMostBatch, .max_logit_rows = kMostBatch});
+    const auto checkpoint = make_random_checkpoint(shape, weights, kSeed);
+    const LoadOptions options = {.max_step_tokens = kPromptTokens + kMostBatch, .max_logit_rows = kMostBatch};
+    model_ = device.count() == 1 ? load_model(*checkpoint, kernels(), options)
+                                 : load_model(*checkpoint, device.ranks,
+                                              make_cuda_rank_group(device.ranks, device.meeting), options);
     device.wait();
   });
 }

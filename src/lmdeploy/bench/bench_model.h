@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lmdeploy/bench/step_limits.h"
+#include "lmdeploy/kernels/communicator.h"
 #include "lmdeploy/kernels/kernels.h"
 #include "lmdeploy/models/model.h"
 
@@ -14,10 +16,13 @@ namespace lmdeploy {
 
 /// What models are measured on. All must outlive those who have it.
 struct BenchDevice {
-  const Kernels& kernels;
-  std::function<void()> wait;                       // until the device has nothing to do
-  std::function<size_t()> free_bytes;               // of its memory
-  std::function<DeviceRates(DType weights)> rates;  // its ceilings for weights of that kind
+  std::vector<const Kernels*> ranks;                // one device, or several that share each model
+  RankOptions meeting = {};                         // of several
+  std::function<void()> wait;                       // until the first device has nothing to do
+  std::function<size_t()> free_bytes;               // of each device's memory
+  std::function<DeviceRates(DType weights)> rates;  // the ceilings of all for weights of that kind
+
+  int64_t count() const { return static_cast<int64_t>(ranks.size()); }
 };
 
 /// A model with random weights from a seed.
@@ -36,7 +41,8 @@ class BenchModel {
   const std::string& shape() const { return shape_; }
   DType weights() const { return weights_; }
   Model& model() const { return *model_; }
-  const Kernels& kernels() const { return device_.kernels; }
+  /// Of the first device.
+  const Kernels& kernels() const { return *device_.ranks[0]; }
   void wait() const { device_.wait(); }
   const DeviceRates& rates() const { return rates_; }
   double loading_s() const { return loading_s_; }

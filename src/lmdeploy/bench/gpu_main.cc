@@ -26,6 +26,8 @@ using ModelBlock = std::function<void(const BenchDevice&, BenchReport&)>;
 /// What the command line has chosen.
 struct Command {
   bool deterministic = false;
+  int tp = 1;
+  RankOptions ranks;
   std::string json;
   ModelChoice models;
   DecodeOptions decode, idle = {.batches = {1, 16, 64, 256}, .contexts = {1024}};
@@ -143,6 +145,8 @@ void add_trace_blocks(CLI::App& program, Command& c) {
 
 void add_options(CLI::App& program, Command& command) {
   program.add_flag("--deterministic", command.deterministic, "Products sum each row in one order");
+  add_number(program, "--tp", command.tp, "GPUs that share each model", 1, 16);
+  program.add_flag("--nccl", command.ranks.nccl, "They add up long sums by NCCL");
   program.add_option("--json", command.json, "A line of JSON for each result")->type_name("FILE");
   program.require_subcommand(0, 1);
   program.add_subcommand("ceilings", "What the card can do: reads, copy, products, kernels of a graph")
@@ -152,19 +156,37 @@ void add_options(CLI::App& program, Command& command) {
   add_trace_blocks(program, command);
 }
 
+/// One for each GPU that shares a model.
+std::vector<std::unique_ptr<Kernels>> make_ranks(const Command& command) {
+  std::vector<std::unique_ptr<Kernels>> ranks;
+  for (int device = 0; device < command.tp; ++device)
+    ranks.push_back(make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16,
+                                      {.batch_invariant = command.deterministic, .device = device}));
+  return ranks;
+}
+
+/// Of several cards, as the first one's were measured.
+DeviceRates rates_of_all(DeviceRates rates, int count) {
+  for (double* rate : {&rates.read_bytes_per_s, &rates.product_flops_per_s, &rates.attention_flops_per_s})
+    *rate *= count;
+  return rates;
+}
+
 void run(Command& command) {
   BenchReport report(std::cout, command.json);
-  const std::unique_ptr<Kernels> kernels = make_cuda_kernels(std::make_shared<ThreadPool>(1), DType::kBF16,
-                                                             {.batch_invariant = command.deterministic});
+  const std::vector<std::unique_ptr<Kernels>> ranks = make_ranks(command);
   const CudaDevice card = cuda_status().devices.front();
-  report.note(cat(card.name, ", ", bytes_text(static_cast<double>(card.total_bytes))));
+  report.note(cat(command.tp == 1 ? "" : cat(command.tp, " x "), card.name, ", ",
+                  bytes_text(static_cast<double>(card.total_bytes))));
   const double seconds = seconds_of([&] {
     if (!command.block) return run_ceilings(report);
     GpuRates rates(report);
-    const BenchDevice device = {.kernels = *kernels,
-                                .wait = cuda::wait_for_device,
-                                .free_bytes = [&] { return kernels->available_memory(); },
-                                .rates = [&](DType weights) { return rates.of(weights); }};
+    BenchDevice device = {.ranks = {},
+                          .meeting = command.ranks,
+                          .wait = cuda::wait_for_device,
+                          .free_bytes = [&] { return ranks[0]->available_memory(); },
+                          .rates = [&](DType kind) { return rates_of_all(rates.of(kind), command.tp); }};
+    for (const auto& rank : ranks) device.ranks.push_back(rank.get());
     try {
       command.block(device, report);
     } catch (const Error& error) {

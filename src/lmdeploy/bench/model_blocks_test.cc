@@ -30,7 +30,7 @@ class ModelBlocksTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Kernels> kernels_ = make_cpu_kernels(std::make_shared<ThreadPool>(1));
-  const BenchDevice device_ = {.kernels = *kernels_,
+  const BenchDevice device_ = {.ranks = {kernels_.get()},
                                .wait = [] {},
                                .free_bytes = [] { return size_t{4} << 30; },
                                .rates =

@@ -88,7 +88,7 @@ std::vector<std::vector<int>> generate_on(Model& model, const Kernels& kernels) 
   return ids;
 }
 
-TEST(ShardedEngine, TwoRanksOnOneGpu) {
+TEST(ShardedEngine, CudaRanks) {
   const std::string name = "cuda_f32";
   LMD_REQUIRE_GPU(name);
   const MemoryCheckpoint checkpoint = make_random_llama(kShape, 4);

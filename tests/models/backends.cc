@@ -28,13 +28,13 @@ std::vector<std::string> cuda_names() {
   return {"cuda_f32", "cuda_f16", "cuda_bf16"};
 }
 
-std::unique_ptr<Kernels> make_backend(const std::string& name) {
+std::unique_ptr<Kernels> make_backend(const std::string& name, int device) {
   const auto threads = std::make_shared<ThreadPool>(1);
   if (name == "ref") return make_ref_kernels(threads);
   for (const CpuIsa isa : kIsas)
     if (name == cat("cpu_", isa)) return make_cpu_kernels(threads, {.isa = isa});
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
-    if (name == cat("cuda_", dtype)) return make_cuda_kernels(threads, dtype);
+    if (name == cat("cuda_", dtype)) return make_cuda_kernels(threads, dtype, {.device = device});
   LMD_CHECK(false, "no back end ", name);
 }
 

@@ -15,7 +15,8 @@ std::vector<std::string> backend_names();
 /// "cuda_f32", "cuda_f16" and "cuda_bf16" in builds with CUDA: tests of them end with LMD_REQUIRE_GPU where
 /// there is no GPU.
 std::vector<std::string> cuda_names();
-std::unique_ptr<Kernels> make_backend(const std::string& name);
+/// `device`: of a CUDA back end.
+std::unique_ptr<Kernels> make_backend(const std::string& name, int device = 0);
 /// One shared object for each name.
 const Kernels& backend(const std::string& name);
 /// The KV dtype in which a back end loses nothing against its activations.

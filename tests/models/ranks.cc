@@ -1,5 +1,6 @@
 #include "ranks.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lmdeploy/core/error.h"
@@ -10,8 +11,10 @@ namespace lmdeploy::testing {
 namespace {
 
 std::vector<std::unique_ptr<Kernels>> make_backends(const std::string& name, int64_t count) {
+  const auto num_devices = static_cast<int64_t>(cuda_status().devices.size());
   std::vector<std::unique_ptr<Kernels>> all;
-  for (int64_t i = 0; i < count; ++i) all.push_back(make_backend(name));
+  for (int64_t i = 0; i < count; ++i)
+    all.push_back(make_backend(name, static_cast<int>(i % std::max<int64_t>(1, num_devices))));
   return all;
 }
 

@@ -18,7 +18,8 @@ class RankedModel {
   /// In host memory.
   RankedModel(const Checkpoint& checkpoint, std::vector<std::unique_ptr<Kernels>> kernels,
               const LoadOptions& options, std::chrono::milliseconds timeout = kRankTimeout);
-  /// Back ends of a name of backend_names() or cuda_names(); all on one GPU.
+  /// Back ends of a name of backend_names() or cuda_names(); on one GPU after the other, several on each
+  /// where there are fewer.
   RankedModel(const Checkpoint& checkpoint, const std::string& name, int64_t num_ranks,
               const LoadOptions& options);
 

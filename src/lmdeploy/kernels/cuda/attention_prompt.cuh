@@ -464,7 +464,7 @@ __global__ __launch_bounds__(kPromptThreads,
   const AttentionTile tile = find_attention_tile<kPromptRows>(a, block / a.num_kv_heads);
   if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
-  memory.ring.init(kPromptGroups * kGroupThreads / 32);
+  memory.ring.init(1, kPromptGroups * kGroupThreads / 32);
   if (thread() >= kPromptGroups * kGroupThreads) {
     give_registers<kReaderRegisters>();
     if (thread() / 32 == kPromptGroups * kGroupThreads / 32)

@@ -1,10 +1,11 @@
 // linear for some dozens to hundreds of tokens with weights of 4 or 8 bits on Hopper: warpgroups multiply by
 // wgmma, which takes the widened weights from registers and the tokens from shared memory, where they are
-// copied by TMA a unit of columns at a time. Rows and columns are dealt out to blocks as in
-// many_integers.cuh.
+// copied by TMA a unit of columns at a time. Where rows are too few for all multiprocessors, the blocks of a
+// cluster share the columns.
 #pragma once
 
-#include "lmdeploy/kernels/cuda/integer_blocks.cuh"
+#include "lmdeploy/kernels/cuda/integer_tile.cuh"
+#include "lmdeploy/kernels/cuda/row_clusters.cuh"
 #include "lmdeploy/kernels/cuda/tensor_copy.cuh"
 
 namespace lmdeploy::cuda {
@@ -36,9 +37,14 @@ class GroupReader {
   static_assert(Block::kWarps <= 32);
 
  public:
-  __device__ GroupReader(const FewTokensArgs& a, const CUtensorMap& x, Memory& memory, int row_block,
-                         int first_token, int first, int end)
-      : memory_(memory), x_(x), first_token_(first_token), first_(first), count_(end - first) {
+  __device__ GroupReader(const FewTokensArgs& a, const CUtensorMap& x, int box_tokens, Memory& memory,
+                         int row_block, int first_token, int first, int end)
+      : memory_(memory),
+        x_(x),
+        bytes_(Memory::kWeightBytes + Memory::kParts * box_tokens * kSwizzledRow),
+        first_token_(first_token),
+        first_(first),
+        count_(end - first) {
     const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
     const int64_t tile = tile_of_warp<Block, kGlu>(a.rows, row_block, min(lane(), Block::kWarps - 1));
     weights_ = static_cast<const std::byte*>(a.weight) + (tile * units + first) * W::kUnitBytes;
@@ -58,7 +64,7 @@ class GroupReader {
  private:
   __device__ void start_weights(int n) {
     CopyBarrier& full = memory_.ring.full(n);
-    if (lane() == 0) full.arrive_and_expect(Memory::kTokenBytes + Memory::kWeightBytes);
+    if (lane() == 0) full.arrive_and_expect(bytes_);
     __syncwarp();
     if (lane() < Block::kWarps)
       copy_bytes(shared_address(memory_.weights[memory_.ring.stage(n)] + lane() * W::kUnitBytes),
@@ -72,8 +78,8 @@ class GroupReader {
 
   Memory& memory_;
   const CUtensorMap& x_;
-  const std::byte* weights_;  // of the lane's tile
-  const int first_token_, first_, count_;
+  const std::byte* weights_;                       // of the lane's tile
+  const int bytes_, first_token_, first_, count_;  // bytes of a unit
 };
 
 /// Multiplies a block's units, of which the first one has `columns`; all warps but the reader's group call
@@ -94,25 +100,25 @@ __device__ void multiply_units(GroupMemory<W, kTokens>& memory, int count, int c
   }
 }
 
-/// x: the tokens in the order of order_tokens_kernel, in boxes of 64 columns and kTokens tokens.
+/// x: the tokens in the order of order_tokens_kernel, in boxes of 64 columns and box_tokens tokens.
 template <typename T, typename W, int kTokens, bool kGlu>
 __global__ __launch_bounds__(GroupBlock<kTokens>::kThreads + kGroupThreads,
                              1) void group_integers_kernel(const __grid_constant__ FewTokensArgs a,
                                                            const __grid_constant__ CUtensorMap x,
-                                                           Activation activation, Splits splits) {
+                                                           int box_tokens, Activation activation) {
 #if LMDEPLOY_HAS_WGMMA
   using Block = GroupBlock<kTokens>;
   extern __shared__ __align__(1024) std::byte group_memory[];
   auto& memory = *reinterpret_cast<GroupMemory<W, kTokens>*>(group_memory);
-  const int split = static_cast<int>(blockIdx.x), row_block = static_cast<int>(blockIdx.y),
-            first_token = static_cast<int>(blockIdx.z) * kTokens;
+  const int split = static_cast<int>(blockIdx.x), splits = static_cast<int>(gridDim.x),
+            row_block = static_cast<int>(blockIdx.y), first_token = static_cast<int>(blockIdx.z) * kTokens;
   const int units = (a.cols + W::kUnitCols - 1) / W::kUnitCols;
-  const int first = units * split / splits.count, end = units * (split + 1) / splits.count;
-  memory.ring.init(Block::kWarps);
+  const int first = units * split / splits, end = units * (split + 1) / splits;
+  memory.ring.init(1, Block::kWarps);
   if (threadIdx.x >= Block::kThreads) {
     give_registers<kReaderRegisters>();
     if (threadIdx.x / 32 == Block::kWarps)
-      GroupReader<W, kTokens, kGlu>(a, x, memory, row_block, first_token, first, end).run();
+      GroupReader<W, kTokens, kGlu>(a, x, box_tokens, memory, row_block, first_token, first, end).run();
     else
       wait_for_previous_kernel();
     return;
@@ -122,9 +128,8 @@ __global__ __launch_bounds__(GroupBlock<kTokens>::kThreads + kGroupThreads,
   float sums[kTokens / 8][4] = {};
   multiply_units<T, W, kTokens>(memory, end - first, a.cols - first * W::kUnitCols, sums);
   sync_block<Block>();
-  finish_block<T, Block, kTokens / 8, kGlu>(
-      a, activation, splits, static_cast<int>(blockIdx.z * gridDim.y) + row_block, split, row_block,
-      first_token, sums, reinterpret_cast<float4*>(group_memory));
+  finish_cluster<T, Block, kTokens, kGlu>(a, activation, row_block, first_token, sums,
+                                          reinterpret_cast<float*>(group_memory));
 #endif
 }
 
@@ -158,31 +163,30 @@ __global__ void order_tokens_kernel(T* out, const T* x, int64_t x_stride, int to
 template <typename T, typename W, int kTokens, bool kGlu>
 void launch_group_integers(const FewTokensArgs& args, const Meeting& meeting, cudaStream_t stream) {
   using Block = GroupBlock<kTokens>;
-  constexpr int kSums = kTokens * Block::kRows,
-                kBytes = std::max<int>(sizeof(GroupMemory<W, kTokens>), kSums * 4);
+  constexpr int kBytes =
+      std::max<int>(sizeof(GroupMemory<W, kTokens>), kTokens * kSumStride<Block> * int{sizeof(float)});
+  constexpr int kThreads = Block::kThreads + kGroupThreads;
   constexpr auto kernel = group_integers_kernel<T, W, kTokens, kGlu>;
   allow_shared_memory<kernel>(kBytes);
-  const int64_t row_blocks = Block::template count<kGlu>(args.rows),
-                token_blocks = ceil_div(args.tokens, kTokens);
   const int out_cols = static_cast<int>(ceil_div(args.cols, 64) * 64);
-  const int64_t token_bytes = int64_t{args.tokens} * out_cols * 2;
-  Splits splits =
-      split_columns(row_blocks * token_blocks, ceil_div(args.cols, W::kUnitCols), meeting.num_sms, meeting);
-  std::byte* scratch = meeting.scratch->bytes(token_bytes + splits.bytes(row_blocks * token_blocks, kSums));
-  splits.sums = reinterpret_cast<float*>(scratch + token_bytes);
-  T* ordered = reinterpret_cast<T*>(scratch);
+  T* ordered = reinterpret_cast<T*>(meeting.scratch->bytes(int64_t{args.tokens} * out_cols * 2));
   constexpr int kOrderThreads = 128;
   launch(
       order_tokens_kernel<T>,
       dim3(static_cast<unsigned>(ceil_div(out_cols, kOrderThreads * 32)), static_cast<unsigned>(args.tokens)),
       kOrderThreads, 0, stream, ordered, static_cast<const T*>(args.x), args.x_stride, args.tokens, args.cols,
       out_cols);
-  const CUtensorMap x = describe_matrix<T>(ordered, args.tokens, out_cols, kTokens);
-  launch(kernel,
-         dim3(static_cast<unsigned>(splits.count), static_cast<unsigned>(row_blocks),
-              static_cast<unsigned>(token_blocks)),
-         Block::kThreads + kGroupThreads, kBytes, stream, args, x, args.glu.value_or(Activation::kSilu),
-         splits);
+  // Rows of a box that do not exist would take as long as those that do.
+  const int box_tokens = static_cast<int>(std::min<int64_t>(kTokens, ceil_div(args.tokens, 8) * 8));
+  const CUtensorMap x = describe_matrix<T>(ordered, args.tokens, out_cols, box_tokens);
+  const int64_t row_blocks = Block::template count<kGlu>(args.rows),
+                token_blocks = ceil_div(args.tokens, kTokens);
+  const auto splits =
+      static_cast<unsigned>(choose_cluster(row_blocks * token_blocks, ceil_div(args.cols, W::kUnitCols),
+                                           clusters_at_once<kernel>(kThreads, kBytes)));
+  launch_clusters(splits, kernel,
+                  dim3(splits, static_cast<unsigned>(row_blocks), static_cast<unsigned>(token_blocks)),
+                  kThreads, kBytes, stream, args, x, box_tokens, args.glu.value_or(Activation::kSilu));
 }
 
 }  // namespace

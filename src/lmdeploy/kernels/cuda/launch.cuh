@@ -50,6 +50,22 @@ void launch_clusters(unsigned cluster, void (*kernel)(Parameters...), dim3 grid,
   config.numAttrs = !can_overlap ? 0 : cluster == 1 ? 1 : 2;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
 }
+/// How many clusters of so many blocks run at once on the current device.
+inline int count_clusters(const void* kernel, unsigned cluster, int threads, int shared_bytes) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(cluster);
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int count = 0;
+  check(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "find how many clusters run at once");
+  return count;
+}
+
 template <typename... Parameters, typename... Args>
 void launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
             Args&&... args) {

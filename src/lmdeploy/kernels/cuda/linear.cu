@@ -97,7 +97,7 @@ bool suits_few_tokens(const MatmulShape& shape, const WeightPart& part, const De
                       bool batch_invariant) {
   if (part.integers.exists())
     return batch_invariant || shape.tokens <= kMostIntegerTokens ||
-           suits_groups(shape.tokens, part.rows, shape.cols, part.integers, device);
+           suits_groups(shape.tokens, part.integers, device);
   return (batch_invariant || shape.tokens <= kMostFewTokens) && device.code.major >= 8 &&
          part.dtype == shape.type && shape.type != DType::kF32;
 }
@@ -125,7 +125,7 @@ void run_few(const FewTokensArgs& args, DType dtype, const IntegerFormat& format
                          run_few_tokens<T>(args, device, stream);
                        else if (args.tokens <= kMostFewTokens || batch_invariant)
                          run_few_integers<T, kBits>(args, format, device, stream);
-                       else if (suits_groups(args.tokens, args.rows, args.cols, format, device))
+                       else if (suits_groups(args.tokens, format, device))
                          run_group_integers<T, kBits>(args, format, meeting, stream);
                        else
                          run_many_integers<T, kBits>(args, format, meeting, stream);

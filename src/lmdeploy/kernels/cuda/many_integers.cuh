@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lmdeploy/kernels/cuda/few_integers.h"
-#include "lmdeploy/kernels/cuda/integer_blocks.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
+#include "lmdeploy/kernels/cuda/row_blocks.cuh"
 
 namespace lmdeploy::cuda {
 namespace {

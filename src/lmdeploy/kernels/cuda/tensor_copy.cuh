@@ -68,22 +68,22 @@ __device__ inline void publish_barriers() {
 #endif
 }
 
-/// Barriers of a ring of kStages places in shared memory that one warp has filled by copies, time after time,
-/// and others read. Uses are counted from 0.
+/// Barriers of a ring of kStages places in shared memory that some warps fill, or have filled by copies, time
+/// after time, and others read. Uses are counted from 0.
 template <int kStages>
 class CopyRing {
  public:
   __device__ static int stage(int use) { return use % kStages; }
 
-  /// All threads of the block call it, of which so many release each use.
-  __device__ void init(int readers) {
+  /// All threads of the block call it. So many warps arrive at full() of each use, so many release it.
+  __device__ void init(int writers, int readers) {
     if (threadIdx.x == 0) {
-      for (int i = 0; i < kStages; ++i) full_[i].init(1), empty_[i].init(readers);
+      for (int i = 0; i < kStages; ++i) full_[i].init(writers), empty_[i].init(readers);
       publish_barriers();
     }
     __syncthreads();
   }
-  /// What copies of this use are told to arrive at; its arrive_and_expect() is called once.
+  /// What copies of this use are told to arrive at.
   __device__ CopyBarrier& full(int use) { return full_[stage(use)]; }
   /// Until the use before this one of the same place has been released.
   __device__ void wait_for_place(int use) {

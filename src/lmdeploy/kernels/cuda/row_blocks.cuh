@@ -1,6 +1,6 @@
-// Blocks of warps with 16 rows each that multiply a weight of 4 or 8 bits with many tokens. Where rows are
-// too few for all multiprocessors, blocks share the columns too: the last one of them adds up what all have
-// found, in order.
+// Blocks of warps with 16 rows each that multiply a weight with dozens of tokens. Where rows are too few for
+// all multiprocessors, blocks share the columns too. What all have found is added up in order: by the last
+// one of them, or, where they are a cluster, by each of them for a part of the tokens.
 #pragma once
 
 #include "lmdeploy/kernels/cuda/few_integers.h"
@@ -86,6 +86,16 @@ __device__ int tile_of_warp(int rows, int row_block, int warp) {
   return min(own, (rows + 15) / 16 - 1);
 }
 
+/// Puts a block's sums, which lie as mma() leaves them, to [8 * kTokenTiles][kStride] numbers.
+template <int kStride, int kTokenTiles>
+__device__ void put_sums(const float (&sums)[kTokenTiles][4], float* to) {
+  to += warp() * 16 + lane() / 4;
+#pragma unroll
+  for (int t = 0; t < kTokenTiles; ++t)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[(t * 8 + lane() % 4 * 2 + i % 2) * kStride + i / 2 * 8] = sums[t][i];
+}
+
 /// What a block does with its sums, which lie as mma() leaves them: meets those that share its rows, stores
 /// the outputs. `memory`: the block's, for [8 * kTokenTiles][Block::kRows] numbers.
 template <typename T, typename Block, int kTokenTiles, bool kGlu>
@@ -95,11 +105,7 @@ __device__ void finish_block(const FewTokensArgs& a, Activation activation, cons
   constexpr int kTokens = 8 * kTokenTiles, kRows = Block::kRows, kSums = kTokens * kRows;
   auto* shared = reinterpret_cast<float*>(memory);
   float* parts = splits.sums + int64_t{place} * splits.count * kSums;
-  float* own = (splits.count == 1 ? shared : parts + split * kSums) + warp() * 16 + lane() / 4;
-#pragma unroll
-  for (int t = 0; t < kTokenTiles; ++t)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) own[(t * 8 + lane() % 4 * 2 + i % 2) * kRows + i / 2 * 8] = sums[t][i];
+  put_sums<kRows>(sums, splits.count == 1 ? shared : parts + split * kSums);
   if (splits.count > 1) {
     if (!is_last_of<Block>(splits.arrivals[place], splits.count)) return;
     add_parts<kSums, Block::kThreads>(reinterpret_cast<const float4*>(parts), splits.count, memory);

@@ -91,20 +91,20 @@ bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
 /// A cache of T, head_dim at most kDim.
 template <typename T, int kDim>
 struct Elements;
-
-/// attention_prompt.cuh, for sequences of at least `least_rows`; it is not batch_invariant. kDim: 64 or 128.
-template <typename T, int kDim>
-void run_prompt_attention(const AttentionArgs& args, int64_t tokens, int least_rows, cudaStream_t stream);
-/// Whether it can: on Hopper, where tiles of 64 keys are whole blocks of the cache or parts of one.
-inline bool suits_prompt_attention(const AttentionArgs& a, const DeviceLimits& device) {
-  constexpr int kTile = 64, kLeastBlock = 8, kSharedBytes = 165 << 10;
-  const bool whole = a.block_len % kTile == 0 || (kTile % a.block_len == 0 && a.block_len >= kLeastBlock);
-  return device.code.has_wgmma && !a.batch_invariant && whole && device.shared_bytes >= kSharedBytes &&
-         a.num_blocks * a.block_elements / a.head_dim <= INT32_MAX;
-}
 /// A cache in codes, head_dim kDim.
 template <typename T, int kDim, int kBits>
 struct Codes;
+
+/// attention_prompt.cuh, for sequences of at least `least_rows`; it is not batch_invariant. Formats of up to
+/// 128 columns have it.
+template <typename Format>
+void run_prompt_attention(const AttentionArgs& args, int64_t tokens, int least_rows, cudaStream_t stream);
+constexpr int kPromptSharedBytes = 220 << 10;
+template <typename Format>
+bool suits_prompt_attention(const AttentionArgs& a, const DeviceLimits& device) {
+  return device.code.has_wgmma && !a.batch_invariant && device.shared_bytes >= kPromptSharedBytes &&
+         Format::suits_prompts(a);
+}
 constexpr int64_t kMostTiledHeadDim = 256;
 
 }  // namespace lmdeploy::cuda

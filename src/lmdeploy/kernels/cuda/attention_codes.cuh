@@ -100,10 +100,10 @@ struct CodeSums : Sums<kCols> {
 }  // namespace
 
 /// head_dim is kDim; planes are whole 16 bytes.
-template <typename Type, int kDims, int kBits>
+template <typename Type, int kDims, int kBitsOf>
 struct Codes {
   using T = Type;
-  static constexpr int kDim = kDims, kStages = kBits == 8 ? 2 : 3;
+  static constexpr int kDim = kDims, kBits = kBitsOf, kStages = kBits == 8 ? 2 : 3;
   static constexpr int kRowBytes = kDim * kBits / 8, kChunks = kRowBytes / 16;
   static constexpr int kKeyParts = kBits == 4 ? 2 : 1;
   static constexpr int kCodesBytes = kTileKeys * kRowBytes;  // of keys or values
@@ -111,7 +111,8 @@ struct Codes {
   static constexpr int kValueParams = kParams + kTileKeys * kKeyParts * KvLayout::kParamBytes;
   static constexpr int kTileBytes = kValueParams + kTileKeys * KvLayout::kParamBytes;
   static constexpr bool kPairs = false;
-  static constexpr bool kHasPromptKernel = false;
+  static constexpr bool kHasPromptKernel = true;
+  static bool suits_prompts(const AttentionArgs&) { return true; }
   static constexpr int kSpanBlocks = 12;            // of the spans kernel, on a multiprocessor
   static constexpr int kOfChunk = 128 / kBits / 8;  // columns of 8 values that a chunk has
   template <int kCols>
@@ -388,10 +389,11 @@ struct Codes {
   // ---- with the cache's rows as the first factor and up to 8 query rows as the second one ----
 
   /// Starts a warp's copy of the keys or the values of a tile. The lane gives the places of its keys lane()
-  /// and lane() + 32; `together`: each key's row follows the one before it.
+  /// and lane() + 32. `first`: that of the tile's first key if all rows follow it in its block, then codes of
+  /// keys outside are what lies there, with scale and min 0; else -1.
   template <bool kKeys>
-  __device__ static void load_part(const AttentionArgs& a, int kv_head, const int64_t (&places)[2],
-                                   bool together, std::byte* stage) {
+  __device__ static void load_part(const AttentionArgs& a, int kv_head, int64_t first,
+                                   const int64_t (&places)[2], std::byte* stage) {
     constexpr int kRowsAtOnce = 32 / kChunks, kParts = kKeys ? kKeyParts : 1;
     const CodePlace& p = a.codes;
     const std::byte* cache =
@@ -402,8 +404,7 @@ struct Codes {
     const auto to = [&](int row) {
       return stage + (kKeys ? key_chunk(row, c) : kCodesBytes / 16 + value_chunk(row, c)) * 16;
     };
-    if (together) {
-      const int64_t first = __shfl_sync(~0u, places[0], 0);
+    if (first >= 0) {
       const std::byte* from =
           cache + plane_of(first) + (int64_t{row_of(first)} + lane_row) * kRowBytes + c * 16;
 #pragma unroll

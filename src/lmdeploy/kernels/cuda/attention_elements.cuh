@@ -63,6 +63,13 @@ struct Elements {
   static constexpr int kTileBytes = 2 * kTileKeys * kStride * 2;
   static constexpr bool kPairs = true;  // column(n, 1) follows column(n, 0)
   static constexpr bool kHasPromptKernel = kDim <= 128;
+  /// Tiles are whole blocks of the cache or parts of one.
+  static bool suits_prompts(const AttentionArgs& a) {
+    constexpr int kLeastBlock = 8;
+    const bool whole =
+        a.block_len % kTileKeys == 0 || (kTileKeys % a.block_len == 0 && a.block_len >= kLeastBlock);
+    return whole && a.num_blocks * a.block_elements / a.head_dim <= INT32_MAX;
+  }
   static constexpr int kNarrowBlocks = kDim <= 128 ? 3 : 1;  // of the narrow kernel, on a multiprocessor
   template <int kCols>
   using Sums = cuda::Sums<kCols>;

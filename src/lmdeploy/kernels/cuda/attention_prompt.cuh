@@ -1,7 +1,10 @@
 // Attention on tensor cores, prompts on Hopper (the overlaps of Shah et al. 2024, FlashAttention-3): two
-// warpgroups with 64 query rows each multiply tiles of 64 keys by wgmma, a warp of its own has the tiles
-// copied to shared memory ahead of them. While the tensor cores multiply a tile's weights with its values the
-// next tile's scores become weights.
+// warpgroups with 64 query rows each multiply tiles of 64 keys by wgmma, a third one brings the tiles to
+// shared memory ahead of them. While the tensor cores multiply a tile's weights with its values the next
+// tile's scores become weights.
+//
+// A Source (attention_prompt_elements.cuh, attention_prompt_codes.cuh) says how tiles and queries come to
+// shared memory.
 #pragma once
 
 #include "lmdeploy/kernels/cuda/attention_elements.cuh"
@@ -13,86 +16,57 @@ namespace {
 
 constexpr int kGroupRows = 64, kPromptGroups = 2;
 constexpr int kPromptRows = kPromptGroups * kGroupRows;
-constexpr int kPromptThreads = (kPromptGroups + 1) * kGroupThreads;  // a warp of the last group reads
+constexpr int kPromptThreads = (kPromptGroups + 1) * kGroupThreads;  // the last group reads
 
-/// Shared memory of a block. Matrices are [kDim / 64] parts of rows of 64 elements, swizzled.
-template <typename T, int kDim>
-struct PromptMemory {
-  static constexpr int kParts = kDim / 64, kStages = 4;
+/// Queries, keys and values of a block as wgmma takes them: [kDim / 64] parts of rows of 64 elements,
+/// swizzled.
+template <int kDim>
+struct PromptLayout {
+  static constexpr int kParts = kDim / 64;
   static constexpr int kRowsPart = kGroupRows * kSwizzledRow, kKeysPart = kTileKeys * kSwizzledRow;
   static constexpr int kMatrix = kParts * kKeysPart;  // a tile's keys, or its values
-
-  std::byte queries[kPromptGroups][kParts * kRowsPart];  // at last their results
-  std::byte tiles[kStages][2 * kMatrix];                 // keys, then values
-  CopyRing<kStages> ring;
-  int2 rows[kPromptGroups][kGroupRows];  // token in q and head of each
 };
 
-/// The warp that has a block's tiles copied, from its first to its last one. A tile is `boxes` boxes of keys
-/// that follow each other in the cache; each lane has one part of one of its matrices copied.
-template <typename T, int kDim>
-class PromptReader {
-  using Memory = PromptMemory<T, kDim>;
+/// Shared memory of a block. `Source`:
+///   T, Matrix         of queries and results; of the matrices that are multiplied
+///   kDim              their columns, at least head_dim
+///   kStages           tiles that are there at once
+///   kReaderRegisters  of a thread of the group that reads
+///   kWriters          of its warps that say a tile has come
+///   Memory            what else the source has in shared memory
+///   kHasUnits         scores are in units of a row
+///   Reader(source, a, tile, keys, kv_head, memory).run()  the group that reads, tile by tile
+///   load_queries(a, rows, queries, units)                 a warpgroup's
+/// The source is a parameter of the kernel.
+template <typename Source>
+struct PromptMemory {
+  using Layout = PromptLayout<Source::kDim>;
 
- public:
-  __device__ PromptReader(const AttentionArgs& a, const AttentionTile& tile, const Keys& keys, int kv_head,
-                          const CUtensorMap& cache, Memory& memory)
-      : a_(a),
-        tile_(tile),
-        keys_(keys),
-        kv_head_(kv_head),
-        cache_(cache),
-        memory_(memory),
-        box_keys_(min(a.block_len, kTileKeys)),
-        boxes_(kTileKeys / box_keys_),
-        box_(lane() % boxes_),
-        part_(lane() / boxes_ % Memory::kParts),
-        matrix_(lane() / boxes_ / Memory::kParts) {}
-
-  __device__ void run() {
-    int64_t place = find(keys_.first_tile());
-    wait_for_previous_kernel();  // the block table has been there before
-    for (int t = keys_.first_tile(), use = 0; t < keys_.end_tile(); ++t, ++use) {
-      memory_.ring.wait_for_place(use);
-      start(place, use);
-      place = find(t + 1);
-    }
-  }
-
- private:
-  /// Row of the cache where the lane's box of a tile begins, or what Keys::find() says.
-  __device__ int64_t find(int t) const {
-    const int first = t * kTileKeys + box_ * box_keys_;
-    if (matrix_ > 1 || first >= keys_.end || first + box_keys_ <= keys_.first) return Keys::kOutside;
-    const int64_t block = a_.block_table[tile_.sequence * a_.table_stride + first / a_.block_len];
-    if (block < 0 || block >= a_.num_blocks) return Keys::kNowhere;
-    return (block * a_.block_elements + (matrix_ == 0 ? a_.k_offset : a_.v_offset)) / a_.head_dim +
-           kv_head_ * a_.block_len + first % a_.block_len;
-  }
-  /// Boxes that do not exist leave what was there: nobody's weights.
-  __device__ void start(int64_t place, int use) {
-    const int box_bytes = box_keys_ * kSwizzledRow;
-    std::byte* to = memory_.tiles[memory_.ring.stage(use)] + matrix_ * Memory::kMatrix +
-                    part_ * Memory::kKeysPart + box_ * box_bytes;
-    if (place == Keys::kNowhere) {
-      for (int i = 0; i < box_bytes; i += 16) *reinterpret_cast<uint4*>(to + i) = kNaNs;
-      show_to_products();
-    }
-    const int boxes = __popc(__ballot_sync(~0u, place >= 0));
-    if (lane() == 0) memory_.ring.full(use).arrive_and_expect(boxes * box_bytes);
-    __syncwarp();
-    if (place >= 0)
-      copy_box(shared_address(to), cache_, part_ * 64, static_cast<int>(place), memory_.ring.full(use));
-  }
-
-  const AttentionArgs& a_;
-  const AttentionTile& tile_;
-  const Keys& keys_;
-  const int kv_head_;
-  const CUtensorMap& cache_;
-  Memory& memory_;
-  const int box_keys_, boxes_, box_, part_, matrix_;
+  std::byte queries[kPromptGroups][Layout::kParts * Layout::kRowsPart];  // at last their results
+  std::byte tiles[Source::kStages][2 * Layout::kMatrix];                 // keys, then values
+  typename Source::Memory source;
+  CopyRing<Source::kStages> ring;
+  int2 rows[kPromptGroups][kGroupRows];  // token in q and head of each; a token of -1: there is no such row
+  float units[kPromptGroups][kGroupRows];
 };
+
+/// body(token, head, element, place) for the thread's part of the `rows` that exist, 16 bytes at a time:
+/// where they are in q and out, and in `matrix`. All threads of a warpgroup call it.
+template <int kDim, typename Body>
+__device__ void for_each_chunk(const AttentionArgs& a, const int2* rows, std::byte* matrix,
+                               const Body& body) {
+  constexpr int kPerRow = kDim / 8, kRowsAtOnce = kGroupThreads / kPerRow;
+  const int chunk = thread() % kPerRow, first_row = thread() % kGroupThreads / kPerRow;
+  std::byte* part = matrix + chunk / 8 * PromptLayout<kDim>::kRowsPart;
+  if (chunk * 8 >= a.head_dim) return;
+#pragma unroll
+  for (int i = 0; i < kGroupRows / kRowsAtOnce; ++i) {
+    const int row = first_row + i * kRowsAtOnce;
+    const int2 place = rows[row];
+    if (place.x >= 0)
+      body(place.x, place.y, chunk * 8, reinterpret_cast<uint4*>(part + swizzled(row, chunk % 8)));
+  }
+}
 
 /// Tiles of which some row, and all rows, of a range see all keys.
 struct SeenTiles {
@@ -151,7 +125,7 @@ __device__ __noinline__ uint64_t take_wild_values(const SeenKeys& keys, int firs
     for (int n = 0; n < kDim / 8; ++n) {
       const int d = n * 8 + lane() % 4 * 2;
       const uint32_t bad = not_finite<T>(*reinterpret_cast<const uint32_t*>(
-          values + d / 64 * PromptMemory<T, kDim>::kKeysPart + swizzled(key, d % 64 / 8) + d % 8 * 2));
+          values + d / 64 * PromptLayout<kDim>::kKeysPart + swizzled(key, d % 64 / 8) + d % 8 * 2));
       for (int i = 0; i < 4; ++i)
         if ((bad >> i % 2 * 16 & 1) != 0 && keys.sees(i / 2, first_key + key))
           wild |= uint64_t{1} << (n * 4 + i);
@@ -169,9 +143,13 @@ __device__ __noinline__ uint64_t take_wild_values(const SeenKeys& keys, int firs
 }
 
 /// A warpgroup with its rows. All its threads call everything.
-template <typename T, int kDim>
+template <typename Source>
 class PromptRows {
-  using Memory = PromptMemory<T, kDim>;
+  using T = typename Source::T;
+  using Matrix = typename Source::Matrix;
+  using Memory = PromptMemory<Source>;
+  using Layout = typename Memory::Layout;
+  static constexpr int kDim = Source::kDim;
 
  public:
   __device__ PromptRows(const AttentionArgs& a, const AttentionTile& tile, const Keys& keys, int kv_head,
@@ -193,7 +171,9 @@ class PromptRows {
     }
     list_rows(tile, kv_head);
     wait_for_previous_kernel();
-    load_queries();
+    Source::load_queries(a_, memory_.rows[group_], queries_, memory_.units[group_]);
+    show_to_products();
+    sync();
   }
 
   __device__ void run() {
@@ -222,21 +202,9 @@ class PromptRows {
   __device__ void sync() const {
     asm volatile("barrier.sync %0, %1;" ::"r"(group_ + 1), "n"(kGroupThreads) : "memory");
   }
-  /// body(token, head, element, place) for the thread's part of the rows that exist, 16 bytes at a time:
-  /// where they are in q and out, and in queries_.
-  template <typename Body>
-  __device__ void for_each_chunk(const Body& body) const {
-    constexpr int kPerRow = kDim / 8, kRowsAtOnce = kGroupThreads / kPerRow;
-    const int chunk = thread() % kPerRow, first_row = thread() % kGroupThreads / kPerRow;
-    std::byte* part = queries_ + chunk / 8 * Memory::kRowsPart;
-    if (chunk * 8 >= a_.head_dim) return;
-#pragma unroll
-    for (int i = 0; i < kGroupRows / kRowsAtOnce; ++i) {
-      const int row = first_row + i * kRowsAtOnce;
-      const int2 place = memory_.rows[group_][row];
-      if (place.x >= 0)
-        body(place.x, place.y, chunk * 8, reinterpret_cast<uint4*>(part + swizzled(row, chunk % 8)));
-    }
+  __device__ float unit_of(int i) const {
+    if constexpr (Source::kHasUnits) return memory_.units[group_][lane_row_ + i * 8];
+    return 1;
   }
   __device__ void list_rows(const AttentionTile& tile, int kv_head) {
     const int row = thread() % kGroupThreads, r = group_ * kGroupRows + row;
@@ -245,25 +213,6 @@ class PromptRows {
           r < tile.num_rows ? int2{tile.token(r, a_.group), kv_head * a_.group + tile.head(r, a_.group)}
                             : int2{-1, 0};
     sync();
-  }
-  /// Rows that do not exist keep what was there: nobody reads their results.
-  __device__ void load_queries() {
-    for_each_chunk([&](int token, int head, int d, uint4* place) {
-      copy_async(place, a_.q + token * a_.q_stride_bytes + (int64_t{head} * a_.head_dim + d) * 2, 16);
-    });
-    commit_copies();
-    if (kDim != a_.head_dim) clear_padding();
-    wait_for_copies<0>();
-    show_to_products();
-    sync();
-  }
-  /// Columns of the queries beyond head_dim.
-  __device__ void clear_padding() {
-    for (int i = thread() % kGroupThreads; i < kGroupRows * kDim / 8; i += kGroupThreads) {
-      const int row = i / (kDim / 8), chunk = i % (kDim / 8);
-      if (chunk * 8 >= a_.head_dim)
-        *reinterpret_cast<uint4*>(queries_ + chunk / 8 * Memory::kRowsPart + swizzled(row, chunk % 8)) = {};
-    }
   }
   /// The rows, through the memory of the queries.
   __device__ void store() {
@@ -279,15 +228,16 @@ class PromptRows {
       const float factor = last_factor(a_, memory_.rows[group_][row].y, sums_.max[i], sums_.weights[2 * i]);
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n)
-        *reinterpret_cast<uint32_t*>(queries_ + n / 8 * Memory::kRowsPart + swizzled(row, n % 8) +
+        *reinterpret_cast<uint32_t*>(queries_ + n / 8 * Layout::kRowsPart + swizzled(row, n % 8) +
                                      lane() % 4 * 4) =
             pack<T>(sums_.values[n][2 * i] * factor, sums_.values[n][2 * i + 1] * factor);
     }
     sync();
-    for_each_chunk([&](int token, int head, int d, const uint4* place) {
-      T* row = reinterpret_cast<T*>(a_.out + token * a_.out_stride_bytes);
-      *reinterpret_cast<uint4*>(row + int64_t{head} * a_.head_dim + d) = *place;
-    });
+    for_each_chunk<kDim>(a_, memory_.rows[group_], queries_,
+                         [&](int token, int head, int d, const uint4* place) {
+                           T* row = reinterpret_cast<T*>(a_.out + token * a_.out_stride_bytes);
+                           *reinterpret_cast<uint4*>(row + int64_t{head} * a_.head_dim + d) = *place;
+                         });
   }
 
   __device__ int use_of(int t) const { return t - begin_; }
@@ -305,7 +255,7 @@ class PromptRows {
   __device__ void check_values(int t) {
     if (t >= first_whole_ && t < end_whole_) return;
     const SeenKeys keys = keys_;
-    wild_ |= take_wild_values<T, kDim>(keys, t * kTileKeys, tile(t) + Memory::kMatrix, [](bool mine) {
+    wild_ |= take_wild_values<Matrix, kDim>(keys, t * kTileKeys, tile(t) + Layout::kMatrix, [](bool mine) {
       uint32_t result;
       asm volatile(
           "{.reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.red.or.pred q, %2, %3, p; selp.u32 %0, 1, 0, q;}"
@@ -322,17 +272,17 @@ class PromptRows {
         keys(shared_address(tile(t)), kSwizzledRows, 16);
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k)
-      multiply_group<T, 0>(scores_, queries + (k / 4 * Memory::kRowsPart + k % 4 * 32),
-                           keys + (k / 4 * Memory::kKeysPart + k % 4 * 32), k > 0);
+      multiply_group<Matrix, 0>(scores_, queries + (k / 4 * Layout::kRowsPart + k % 4 * 32),
+                                keys + (k / 4 * Layout::kKeysPart + k % 4 * 32), k > 0);
     commit_products();
   }
   /// Starts values += weights * values of tile t.
   __device__ void multiply_values(int t) {
-    const SwizzledMatrix values(shared_address(tile(t)) + Memory::kMatrix, kSwizzledRows, Memory::kKeysPart);
+    const SwizzledMatrix values(shared_address(tile(t)) + Layout::kMatrix, kSwizzledRows, Layout::kKeysPart);
 #pragma unroll
     for (int k = 0; k < kTileKeys / 16; ++k) {
-      multiply_group<T, 1>(sums_.values, high_[k], values + k * 2 * kSwizzledRows, true);
-      multiply_group<T, 1>(sums_.values, low_[k], values + k * 2 * kSwizzledRows, true);
+      multiply_group<Matrix, 1>(sums_.values, high_[k], values + k * 2 * kSwizzledRows, true);
+      multiply_group<Matrix, 1>(sums_.values, low_[k], values + k * 2 * kSwizzledRows, true);
     }
     commit_products();
   }
@@ -341,12 +291,13 @@ class PromptRows {
     hold(scores_);
     const int first_key = t * kTileKeys;
     const bool plain = has_plain_scores(a_);
-    const float scale = plain ? a_.scale * kLog2e : 1;
     if (!plain) finish_scores(first_key);
+    const float scale[2] = {plain ? a_.scale * kLog2e * unit_of(0) : 1,
+                            plain ? a_.scale * kLog2e * unit_of(1) : 1};
     if (t < mine_.first_whole || t >= mine_.end_whole) hide(first_key);
     float max[2];
     find_largest(max);
-    for (float& m : max) m *= scale;
+    for (int i = 0; i < 2; ++i) max[i] *= scale[i];
     raised_ = raise_max(sums_.max, max, factor_);
     const float reference[2] = {-reference_of(sums_.max[0]), -reference_of(sums_.max[1])};
     float sum[4] = {sums_.weights[0] * factor_[0], 0, sums_.weights[2] * factor_[1], 0};
@@ -354,7 +305,7 @@ class PromptRows {
     for (int n = 0; n < kTileKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        scores_[n][i] = exp2_fast(__fmaf_rn(scores_[n][i], scale, reference[i / 2]));
+        scores_[n][i] = exp2_fast(__fmaf_rn(scores_[n][i], scale[i / 2], reference[i / 2]));
         sum[i] += scores_[n][i];
       }
     sums_.weights[0] = sum[0] + sum[1], sums_.weights[2] = sum[2] + sum[3];
@@ -362,7 +313,7 @@ class PromptRows {
   __device__ void finish_scores(int first_key) {
     PromptScores copy;  // only this one has an address: it alone is in memory
 #pragma unroll
-    for (int i = 0; i < kTileKeys / 2; ++i) copy[i / 4][i % 4] = scores_[i / 4][i % 4];
+    for (int i = 0; i < kTileKeys / 2; ++i) copy[i / 4][i % 4] = scores_[i / 4][i % 4] * unit_of(i % 4 / 2);
     const SeenKeys keys = keys_;
     const int2* rows = memory_.rows[group_] + lane_row_;
     finish_long_scores(a_, keys, {rows[0].y, rows[8].y}, first_key + lane() % 4 * 2, copy);
@@ -396,8 +347,8 @@ class PromptRows {
     for (int k = 0; k < kTileKeys / 16; ++k)
 #pragma unroll
       for (int part = 0; part < 4; ++part)
-        split_weights<T>(scores_[2 * k + part / 2][part % 2 * 2], scores_[2 * k + part / 2][part % 2 * 2 + 1],
-                         high_[k][part], low_[k][part]);
+        split_weights<Matrix>(scores_[2 * k + part / 2][part % 2 * 2],
+                              scores_[2 * k + part / 2][part % 2 * 2 + 1], high_[k][part], low_[k][part]);
   }
   /// The weights of tile t - 1 meet its values while the scores of tile t become weights.
   __device__ void step(int t) {
@@ -449,51 +400,41 @@ class PromptRows {
   Sums<kDim> sums_;
 };
 
-/// `cache`: as rows of head_dim elements, in boxes of 64 columns and min(block_len, kTileKeys) rows.
-/// `least_rows`: sequences of fewer are the narrow kernel's.
-template <typename T, int kDim>
+/// `least_rows`: sequences of fewer are those of the kernels for few rows.
+template <typename Source>
 __global__ __launch_bounds__(kPromptThreads,
                              1) void prompt_attention_kernel(const __grid_constant__ AttentionArgs a,
-                                                             const __grid_constant__ CUtensorMap cache,
+                                                             const __grid_constant__ Source source,
                                                              int least_rows) {
 #if LMDEPLOY_HAS_WGMMA
   extern __shared__ __align__(1024) std::byte prompt_memory[];
-  auto& memory = *reinterpret_cast<PromptMemory<T, kDim>*>(prompt_memory);
+  auto& memory = *reinterpret_cast<PromptMemory<Source>*>(prompt_memory);
   // The last rows see most keys: they begin, of all heads.
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x), kv_head = block % a.num_kv_heads;
   const AttentionTile tile = find_attention_tile<kPromptRows>(a, block / a.num_kv_heads);
   if (tile.num_rows == 0 || tile.sequence_rows < least_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
-  memory.ring.init(1, kPromptGroups * kGroupThreads / 32);
+  memory.ring.init(Source::kWriters, kPromptGroups * kGroupThreads / 32);
   if (thread() >= kPromptGroups * kGroupThreads) {
-    give_registers<kReaderRegisters>();
-    if (thread() / 32 == kPromptGroups * kGroupThreads / 32)
-      PromptReader<T, kDim>(a, tile, keys, kv_head, cache, memory).run();
-    else
-      wait_for_previous_kernel();
+    give_registers<Source::kReaderRegisters>();
+    typename Source::Reader(source, a, tile, keys, kv_head, memory).run();
   } else {
-    take_registers<kRegistersBesideReader<kPromptGroups>>();
-    PromptRows<T, kDim>(a, tile, keys, kv_head, memory).run();
+    take_registers<kRegistersBesideReader<kPromptGroups, Source::kReaderRegisters>>();
+    PromptRows<Source>(a, tile, keys, kv_head, memory).run();
   }
 #endif
 }
 
-/// The cache's elements as prompt_attention_kernel() copies them.
-template <typename T>
-CUtensorMap describe_cache(const AttentionArgs& a) {
-  return describe_matrix<T>(a.cache, a.num_blocks * a.block_elements / a.head_dim, a.head_dim,
-                            std::min(a.block_len, kTileKeys));
+template <typename Source>
+void launch_prompt_attention(const AttentionArgs& args, const Source& source, int64_t tokens, int least_rows,
+                             cudaStream_t stream) {
+  constexpr int kBytes = sizeof(PromptMemory<Source>);
+  static_assert(kBytes <= kPromptSharedBytes);
+  const int64_t tiles = tokens * args.group / kPromptRows + args.num_seqs;
+  allow_shared_memory<prompt_attention_kernel<Source>>(kBytes);
+  launch(prompt_attention_kernel<Source>, dim3(static_cast<unsigned>(tiles * args.num_kv_heads)),
+         kPromptThreads, kBytes, stream, args, source, least_rows);
 }
 
 }  // namespace
-
-template <typename T, int kDim>
-void run_prompt_attention(const AttentionArgs& args, int64_t tokens, int least_rows, cudaStream_t stream) {
-  constexpr int kBytes = sizeof(PromptMemory<T, kDim>);
-  const int64_t tiles = tokens * args.group / kPromptRows + args.num_seqs;
-  allow_shared_memory<prompt_attention_kernel<T, kDim>>(kBytes);
-  launch(prompt_attention_kernel<T, kDim>, dim3(static_cast<unsigned>(tiles * args.num_kv_heads)),
-         kPromptThreads, kBytes, stream, args, describe_cache<T>(args), least_rows);
-}
-
 }  // namespace lmdeploy::cuda

@@ -26,11 +26,16 @@ class TileMemory {
         kv_head_(kv_head),
         end_(end_tile),
         next_(first_tile),
+        at_(tile.sequence * a.table_stride + first_tile * kTileKeys / a.block_len),
+        row_(first_tile * kTileKeys % a.block_len),
         memory_(memory) {
-    find_places();
-    wait_for_previous_kernel();  // the block table has been there before
+    look_up();
+    // The block table has been there before, and keys of earlier steps.
+    const bool is_old = (first_tile + 1) * kTileKeys <= tile.first_position;
+    if (!is_old) wait_for_previous_kernel();
     start<true>();
     start<false>();
+    if (is_old) wait_for_previous_kernel();
   }
   /// Keys, then values, of the next tile: the keys have arrived.
   __device__ const std::byte* take_keys() {
@@ -52,32 +57,47 @@ class TileMemory {
   }
 
  private:
-  __device__ void find_places() {
-    together_ = false;
-    if (next_ >= end_) return;
-    const int first_key = next_ * kTileKeys;
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      places_[i] = keys_.template find<Format>(a_, tile_, kv_head_, first_key + i * 32 + lane());
-    together_ = a_.block_len % kTileKeys == 0 && first_key >= keys_.first &&
-                first_key + kTileKeys <= keys_.end && __shfl_sync(~0u, places_[0], 0) >= 0;
+  /// Blocks of the cache are whole tiles.
+  __device__ bool has_whole_tiles() const { return a_.block_len % kTileKeys == 0; }
+  /// One tile ahead, so that reading the block table takes no time of its own.
+  __device__ void look_up() {
+    if (next_ < end_ && has_whole_tiles()) block_ = a_.block_table[at_];
   }
   template <bool kKeys>
   __device__ void start() {
-    if (next_ < end_) Format::template load_part<kKeys>(a_, kv_head_, places_, together_, memory_);
+    if (next_ < end_) start_part<kKeys>();
     commit_copies();
     if (kKeys) return;
     ++next_;
-    find_places();
+    row_ += kTileKeys;
+    if (row_ == a_.block_len) row_ = 0, ++at_;
+    look_up();
+  }
+  template <bool kKeys>
+  __device__ void start_part() {
+    const bool together = has_whole_tiles() && block_ >= 0 && block_ < a_.num_blocks;
+    const int64_t first = together ? Format::place(a_, block_, kv_head_, row_) : -1;
+    int64_t places[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int in_tile = i * 32 + lane(), key = next_ * kTileKeys + in_tile;
+      if (!together)
+        places[i] = keys_.template find<Format>(a_, tile_, kv_head_, key);
+      else
+        places[i] = key >= keys_.first && key < keys_.end ? first + (int64_t{in_tile} << Format::kRowBits)
+                                                          : Keys::kOutside;
+    }
+    Format::template load_part<kKeys>(a_, kv_head_, first, places, memory_);
   }
 
   const AttentionArgs& a_;
   const AttentionTile& tile_;
   const Keys& keys_;
   const int kv_head_, end_;
-  int next_;                                              // tile whose copy starts next, its values last
-  bool together_ = false;                                 // its keys follow each other in one block
-  int64_t places_[2] = {Keys::kOutside, Keys::kOutside};  // of its keys lane() and lane() + 32
+  int next_;        // tile whose copy starts next, its values last
+  int64_t at_;      // in the block table, where blocks are whole tiles
+  int row_;         // of that block, where the tile begins
+  int block_ = -1;  // its number
   std::byte* memory_;
 };
 
@@ -284,15 +304,20 @@ __global__ __launch_bounds__(32, Format::kSpanBlocks) void span_attention_kernel
   const typename Format::template QueryRows<1> q(a, tile, LaneRows(a, tile, kv_head, 0));
   const typename Format::ProductUnits units(q);
   const LaneRows rows(a, tile, kv_head, 0, lane() % 4 * 2, 1);
+  // A block that has all keys takes them for one span, unless a row's sums are to have one order.
+  const bool is_alone = spans.end_span - spans.first_span == 1 || (spans.blocks == 1 && !a.batch_invariant);
   FewSums<Format::kDim> sums;
   sums.clear();
   for (int t = spans.first_tile; t < spans.end_tile; ++t) {
     attend_few<Format>(a, rows, q, units, memory, t * kTileKeys, sums);
-    if (!spans.ends_span(t)) continue;
+    if (is_alone || !spans.ends_span(t)) continue;
     sums.finish_span();
-    if (spans.end_span - spans.first_span == 1) return store_few_rows<Format>(a, tile, rows, sums);
     store_few_partials<Format>(a, tile, rows, kv_head, t / kSpanTiles, sums);
     sums.clear();
+  }
+  if (is_alone) {
+    sums.finish_span();
+    return store_few_rows<Format>(a, tile, rows, sums);
   }
   finish_split<typename Format::T>(a, tile, kv_head, spans);
 #endif

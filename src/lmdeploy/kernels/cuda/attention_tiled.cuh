@@ -168,8 +168,8 @@ bool run_tiled_attention(AttentionArgs args, int64_t tokens, const DeviceLimits&
   if ((!wide || args.num_seqs > 1) && !run_few_rows<Format>(args, tokens, most_few, device, scratch, stream))
     return false;
   if constexpr (Format::kHasPromptKernel)
-    if (wide && suits_prompt_attention(args, device)) {
-      run_prompt_attention<typename Format::T, Format::kDim>(args, tokens, most_few + 1, stream);
+    if (wide && suits_prompt_attention<Format>(args, device)) {
+      run_prompt_attention<Format>(args, tokens, most_few + 1, stream);
       wide = false;
     }
   if constexpr (Format::kDim <= 128)

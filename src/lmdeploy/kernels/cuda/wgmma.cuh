@@ -81,9 +81,8 @@ constexpr int kGroupThreads = 128;  // of a warpgroup
 constexpr int kReaderRegisters = 24;
 template <int kGroups>
 constexpr int kFirstRegisters = 65536 / ((kGroups + 1) * kGroupThreads) / 8 * 8;
-template <int kGroups>
-constexpr int kRegistersBesideReader = (kFirstRegisters<kGroups> * (kGroups + 1) - kReaderRegisters) / kGroups
-                                       / 8 * 8;
+template <int kGroups, int kReader = kReaderRegisters>
+constexpr int kRegistersBesideReader = (kFirstRegisters<kGroups> * (kGroups + 1) - kReader) / kGroups / 8 * 8;
 
 /// All warps of a warpgroup from now on have kCount registers a thread: more than they began with, and those
 /// that another one gave away.

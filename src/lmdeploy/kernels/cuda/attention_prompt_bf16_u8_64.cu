@@ -1,0 +1,7 @@
+// Attention of prompts on Hopper: bf16 and a cache in 8 bits, heads of 64 elements.
+#include "lmdeploy/kernels/cuda/attention_prompt_codes.cuh"
+
+namespace lmdeploy::cuda {
+template void run_prompt_attention<Codes<__nv_bfloat16, 64, 8>>(const AttentionArgs&, int64_t, int,
+                                                                cudaStream_t);
+}  // namespace lmdeploy::cuda

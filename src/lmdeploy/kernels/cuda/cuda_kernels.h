@@ -100,6 +100,8 @@ class CudaKernels final : public Kernels {
   void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const override;
 
   void fill_part(const WeightPart& part, int64_t first, ConstTensorView rows) const;
+  void rope_write_codes(TensorView x, ConstTensorView table, const KvCacheView& cache, int64_t layer,
+                        ConstTensorView v, ConstTensorView slots) const;
   void write_codes(const KvCacheView& cache, int64_t layer, ConstTensorView k, ConstTensorView v,
                    ConstTensorView slots) const;
 

@@ -1,6 +1,7 @@
 // kv_write: each row of k and v goes to its slot of the paged cache, converted to the cache's dtype or turned
 // into codes.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/kv_codes.cuh"
 #include "lmdeploy/kernels/cuda/kv_place.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
@@ -26,17 +27,11 @@ __global__ void kv_write_kernel(Cached* cache, KvPlace place, Rows<const T> k, R
   }
 }
 
-// ---- codes: a warp for each head's row of a token; the operations of the specification, none contracted
-// ----
+// ---- codes: a warp for each head's row of a token ----
 
 constexpr int kRowsOfBlock = kThreads / 32;
 
-__device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-
-__device__ __half in_range(float value) {
-  constexpr float kMost = 65504;
-  return __float2half_rn(value < -kMost ? -kMost : value > kMost ? kMost : value);
-}
+__device__ inline int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
 // The runs of a row in shared memory.
 __device__ void turn(float* x, int size, int run) {
@@ -54,37 +49,14 @@ __device__ void turn(float* x, int size, int run) {
   __syncwarp();
 }
 
-/// Scale and min of a part of a row, and its codes.
-struct Coder {
-  __half scale, min;
-  float inverse, least, most_code;
-  bool finite;
-
-  __device__ Coder(const float* x, int size, int max_code) : most_code(static_cast<float>(max_code)) {
-    float low = INFINITY, high = -INFINITY;
-    bool all = true;
-    for (int i = lane(); i < size; i += 32) {
-      low = fminf(low, x[i]), high = fmaxf(high, x[i]);
-      all = all && isfinite(x[i]);
-    }
-    finite = __all_sync(~0u, all);
-    low = size == 0 ? 0 : -warp_max(-low), high = size == 0 ? 0 : warp_max(high);
-    const __half nan = __ushort_as_half(0x7e00);
-    min = finite ? in_range(__fadd_rn(low, 0)) : nan;
-    least = __half2float(min);
-    scale = finite ? in_range(__fdiv_rn(fmaxf(0, __fsub_rn(high, least)), most_code)) : nan;
-    const float step = __half2float(scale);
-    inverse = step > 0 ? __fdiv_rn(1, step) : 0;
-  }
-  __device__ unsigned code(float x) const {
-    if (!finite) return 0;
-    return static_cast<unsigned>(
-        __float2int_rn(fminf(fmaxf(__fmul_rn(__fsub_rn(x, least), inverse), 0), most_code)));
-  }
-  __device__ void store(std::byte* params) const {
-    if (lane() == 0) *reinterpret_cast<__half2*>(params) = {scale, min};
-  }
-};
+// Of a part of a row in shared memory.
+__device__ Coder coder_of(const float* x, int size, int max_code) {
+  Span span;
+  for (int i = lane(); i < size; i += 32) span.add(x[i]);
+  span.join_lanes(32, ~0u);
+  if (size == 0) span.low = span.high = 0;
+  return Coder(span, max_code);
+}
 
 __device__ void write_codes(std::byte* plane, const CodePlace& place, int row, bool is_key, float* x) {
   const int dim = place.head_dim, bytes = place.row_bytes;
@@ -92,12 +64,11 @@ __device__ void write_codes(std::byte* plane, const CodePlace& place, int row, b
   auto* codes = reinterpret_cast<uint8_t*>(plane + place.codes(row));
   std::byte* params = plane + place.params(row, is_key);
   const bool two_parts = is_key && place.key_parts == 2;
-  const Coder first(x, two_parts ? bytes : dim, place.max_code);
-  first.store(params);
-  Coder second = first;
-  if (two_parts) {
-    second = Coder(x + bytes, dim - bytes, place.max_code);
-    second.store(params + KvLayout::kParamBytes);
+  const Coder first = coder_of(x, two_parts ? bytes : dim, place.max_code),
+              second = two_parts ? coder_of(x + bytes, dim - bytes, place.max_code) : first;
+  if (lane() == 0) {
+    reinterpret_cast<__half2*>(params)[0] = first.params;
+    if (two_parts) reinterpret_cast<__half2*>(params)[1] = second.params;
   }
   for (int i = lane(); i < bytes; i += 32) {
     const unsigned high = bytes + i < dim ? second.code(x[bytes + i]) : 0;

@@ -1,5 +1,6 @@
 // rope_table, rope, and rope with kv_write.
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
+#include "lmdeploy/kernels/cuda/kv_codes.cuh"
 #include "lmdeploy/kernels/cuda/kv_place.cuh"
 #include "lmdeploy/kernels/cuda/launch.cuh"
 #include "lmdeploy/kernels/cuda/types.cuh"
@@ -112,10 +113,13 @@ struct EightPairs {
 
   __device__ EightPairs(const RopeOptions& o, int half, int j)
       : a(o.first + (o.interleaved ? 2 * j : j)), b(o.interleaved ? a + 8 : a + half) {}
-  template <typename Table>
-  __device__ void turn(const T* head, const Table* table, int half, int j, bool interleaved) {
+  __device__ void load(const T* head) {
     first = *reinterpret_cast<const Pack<T, 8>*>(head + a);
     second = *reinterpret_cast<const Pack<T, 8>*>(head + b);
+  }
+  template <typename Table>
+  __device__ void turn(const T* head, const Table* table, int half, int j, bool interleaved) {
+    load(head);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       T& x = interleaved ? (i < 4 ? first : second).values[i % 4 * 2] : first.values[i];
@@ -164,6 +168,111 @@ __global__ void wide_rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Ro
   }
 }
 
+// ---- with codes: kDim / 16 lanes have a row, of which each has eight elements of either half ----
+
+/// A row's key becomes H x / sqrt(kDim), as kv_write() turns it.
+template <int kDim>
+__device__ void turn_key(float (&x)[2][8], unsigned mask) {
+#pragma unroll
+  for (int h = 1; h < 8; h *= 2)
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+      if ((i & h) == 0) {
+        float &low = x[i / 8][i % 8], &high = x[i / 8][i % 8 + h];
+        const float a = low, b = high;
+        low = __fadd_rn(a, b), high = __fsub_rn(a, b);
+      }
+#pragma unroll
+  for (int other = 1; other < kDim / 16; other *= 2)
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      float& own = x[i / 8][i % 8];
+      const float theirs = __shfl_xor_sync(mask, own, other);
+      own = (static_cast<int>(threadIdx.x) & other) == 0 ? __fadd_rn(own, theirs) : __fsub_rn(theirs, own);
+    }
+  const float factor = __fdiv_rn(1, __fsqrt_rn(static_cast<float>(kDim)));
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float a = x[0][i], b = x[1][i];
+    x[0][i] = __fmul_rn(__fadd_rn(a, b), factor), x[1][i] = __fmul_rn(__fsub_rn(a, b), factor);
+  }
+}
+
+/// Codes of a row, from column j of each half on. `plane`: the head's, in its block.
+template <int kDim>
+__device__ void write_row_codes(std::byte* plane, const CodePlace& place, int row, bool is_key, int j,
+                                float (&x)[2][8], unsigned mask) {
+  constexpr int kLanes = kDim / 16;
+  const bool in_4_bits = place.row_bytes < kDim, two_parts = is_key && place.key_parts == 2;
+  if (is_key && in_4_bits) turn_key<kDim>(x, mask);
+  Span spans[2];
+#pragma unroll
+  for (int i = 0; i < 16; ++i) spans[i / 8].add(x[i / 8][i % 8]);
+  for (Span& span : spans) span.join_lanes(kLanes, mask);
+  if (!two_parts) {
+    spans[0].low = fminf(spans[0].low, spans[1].low), spans[0].high = fmaxf(spans[0].high, spans[1].high);
+    spans[0].finite = spans[0].finite && spans[1].finite;
+    spans[1] = spans[0];
+  }
+  const Coder first(spans[0], place.max_code), second(spans[1], place.max_code);
+  const uint2 low = first.eight(x[0]), high = second.eight(x[1]);
+  auto* codes = reinterpret_cast<uint2*>(plane + place.codes(row));
+  if (in_4_bits) {
+    codes[j / 8] = {low.x | high.x << 4, low.y | high.y << 4};
+  } else {
+    codes[j / 8] = low;
+    codes[(kDim / 2 + j) / 8] = high;
+  }
+  auto* params = reinterpret_cast<__half2*>(plane + place.params(row, is_key));
+  if (j == 0) params[0] = first.params;
+  if (j == 0 && two_parts) params[1] = second.params;
+}
+
+/// Rows of a token: its query heads, its keys, its values. All elements of the first two turn.
+template <typename T, typename Table, int kDim>
+__global__ void rope_codes_kernel(Rows<T> x, Rows<const Table> table, Rows<const T> v, std::byte* cache,
+                                  CodePlace place, const int64_t* slots, int64_t tokens, int q_heads,
+                                  int kv_heads) {
+  wait_for_previous_kernel();
+  constexpr int kLanes = kDim / 16, kHalf = kDim / 2;
+  const int at = static_cast<int>(blockIdx.x * kWideThreads + threadIdx.x), row = at / kLanes,
+            j = at % kLanes * 8;
+  if (row >= q_heads + 2 * kv_heads) return;
+  const unsigned mask = ((1u << kLanes) - 1) << (threadIdx.x % 32 / kLanes * kLanes);
+  const bool is_query = row < q_heads, is_value = row >= q_heads + kv_heads;
+  const int kv_head = is_value ? row - q_heads - kv_heads : row - q_heads;
+  for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
+    EightPairs<T> pairs({}, kHalf, j);
+    if (is_value) {
+      pairs.load(v.row(t) + kv_head * kDim);
+    } else {
+      T* from = x.row(t) + row * kDim;
+      pairs.turn(from, table.row(t), kHalf, j, false);
+      pairs.store(from);
+    }
+    const int64_t slot = slots[t];
+    if (is_query || slot < 0 || slot >= place.num_blocks * place.block_len)
+      continue;  // never outside the pool
+    float elements[2][8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      elements[0][i] = to_float(pairs.first.values[i]), elements[1][i] = to_float(pairs.second.values[i]);
+    write_row_codes<kDim>(cache + place.plane(slot / place.block_len, kv_head, !is_value), place,
+                          static_cast<int>(slot % place.block_len), !is_value, j, elements, mask);
+  }
+}
+
+/// Whether rope_codes_kernel() takes it.
+bool suits_codes(ConstTensorView x, ConstTensorView v, const KvCacheView& cache, const RopeOptions& o,
+                 int64_t half) {
+  const KvLayout& l = cache.layout;
+  return l.quantized() && l.latent_dim == 0 && (l.head_dim == 64 || l.head_dim == 128) &&
+         l.head_dim == o.head_dim && half == l.head_dim / 2 && o.first == 0 && !o.interleaved &&
+         x.dtype() != DType::kF32 && v.dtype() == x.dtype() && is_wide(x, x.cols()) && is_wide(v, v.cols()) &&
+         reinterpret_cast<uintptr_t>(cache.data) % 16 == 0 && l.key_plane_bytes() % 8 == 0 &&
+         l.value_plane_bytes() % 8 == 0;
+}
+
 bool is_all_wide(ConstTensorView x, ConstTensorView v, const KvCacheView& cache, const RopeOptions& o,
                  int64_t half) {
   return x.dtype() != DType::kF32 && half % 8 == 0 && half > 0 && o.first % 8 == 0 && o.head_dim % 8 == 0 &&
@@ -189,6 +298,8 @@ void CudaKernels::do_rope_kv_write(TensorView x, ConstTensorView table, RopeOpti
                                    const KvCacheView& cache, int64_t layer, ConstTensorView v,
                                    ConstTensorView slots) const {
   const KvLayout& l = cache.layout;
+  if (suits_codes(x, v, cache, options, table.cols() / 2))
+    return rope_write_codes(x, table, cache, layer, v, slots);
   if (l.dtype != x.dtype() || v.dtype() != x.dtype() || l.latent_dim > 0 || options.head_dim != l.head_dim)
     return Kernels::do_rope_kv_write(x, table, options, cache, layer, v, slots);
   const int64_t half = table.cols() / 2, q_heads = x.cols() / l.head_dim - l.num_kv_heads;
@@ -204,6 +315,27 @@ void CudaKernels::do_rope_kv_write(TensorView x, ConstTensorView table, RopeOpti
     launch(kernel, grid, threads, 0, stream_, rows_of<T>(x), rows_of<Table>(table), rows_of<T>(v),
            reinterpret_cast<T*>(cache.data), KvPlace(cache, layer), slots.row<int64_t>(0), x.rows(),
            static_cast<int>(q_heads), static_cast<int>(l.num_kv_heads), static_cast<int>(half), options);
+  };
+  with_type(x.dtype(), [&]<typename T>(Type<T> type) {
+    if (table.dtype() == x.dtype())
+      run(type, type);
+    else
+      run(type, Type<float>());  // the wide dtype
+  });
+  check_launch("rope_kv_write", x.shape());
+}
+
+void CudaKernels::rope_write_codes(TensorView x, ConstTensorView table, const KvCacheView& cache,
+                                   int64_t layer, ConstTensorView v, ConstTensorView slots) const {
+  const KvLayout& l = cache.layout;
+  const int64_t q_heads = x.cols() / l.head_dim - l.num_kv_heads, rows = q_heads + 2 * l.num_kv_heads;
+  const dim3 grid(static_cast<unsigned>(ceil_div(rows * (l.head_dim / 16), kWideThreads)),
+                  grid_rows(x.rows()));
+  const auto run = [&]<typename T, typename Table>(Type<T>, Type<Table>) {
+    const auto kernel = l.head_dim == 64 ? rope_codes_kernel<T, Table, 64> : rope_codes_kernel<T, Table, 128>;
+    launch(kernel, grid, kWideThreads, 0, stream_, rows_of<T>(x), rows_of<Table>(table), rows_of<T>(v),
+           cache.data, CodePlace(cache, layer), slots.row<int64_t>(0), x.rows(), static_cast<int>(q_heads),
+           static_cast<int>(l.num_kv_heads));
   };
   with_type(x.dtype(), [&]<typename T>(Type<T> type) {
     if (table.dtype() == x.dtype())

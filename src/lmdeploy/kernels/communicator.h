@@ -56,7 +56,7 @@ std::unique_ptr<RankGroup> make_host_rank_group(int64_t num_ranks, std::chrono::
 class Kernels;
 struct RankOptions {
   std::chrono::milliseconds timeout{120'000};
-  /// Sums of more than 64 kB by NCCL, in its order and rounding: the same bits on every rank, not those of
+  /// Sums of more than 4 MiB by NCCL, in its order and rounding: the same bits on every rank, not those of
   /// the order of the ranks in f32. Each rank needs a device of its own.
   bool nccl = false;
 };

@@ -113,13 +113,20 @@ class CudaRanksTest : public ::testing::TestWithParam<RanksCase> {
   size_t num_ranks() const { return GetParam().devices.size(); }
 };
 
-// One row; a prefill's rows; sizes about the borders of packs, pieces and 64 kB, and none of them.
+// One row; a prefill's rows; sizes about the borders of packs and pieces, and none of them.
 TEST_P(CudaRanksTest, SumsOfAllSizesAndTypes) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     Ranks ranks(GetParam().devices, dtype, {.timeout = kLong});
     uint64_t seed = 0;
-    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {1, 7}, {1, 4096}, {3, 1031}, {4, 8192}, {5, 8192}, {700, 4096}, {601, 1031}}) {
+    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{1, 1},
+                                                                             {1, 7},
+                                                                             {1, 4096},
+                                                                             {3, 1031},
+                                                                             {4, 8192},
+                                                                             {5, 8192},
+                                                                             {700, 4096},
+                                                                             {601, 1031},
+                                                                             {1100, 4096}}) {
       SCOPED_TRACE(cat(dtype, " ", rows, " x ", cols));
       std::vector<Tensor> x, got(num_ranks());
       for (size_t rank = 0; rank < num_ranks(); ++rank) x.push_back(random_tensor(++seed, dtype, rows, cols));
@@ -259,7 +266,7 @@ TEST(CudaRanks, LongSumsByNccl) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     Ranks ranks({0, 1}, dtype, {.timeout = kLong, .nccl = true});
     std::vector<Tensor> x, got(2);
-    for (uint64_t rank = 0; rank < 2; ++rank) x.push_back(random_tensor(rank + 1, dtype, 65, 4096));
+    for (uint64_t rank = 0; rank < 2; ++rank) x.push_back(random_tensor(rank + 1, dtype, 520, 4096));
     const auto errors = ranks.run([&](size_t rank, const Kernels& kernels, Communicator& own) {
       const Tensor device = kernels.to_device(copy_of(x[rank]));
       own.all_reduce_sum(device);

@@ -58,6 +58,21 @@ __device__ Mail<T> add_up(const RankLinks& links, uint64_t meeting, int i) {
   return values;
 }
 
+/// take(i), then put(i, what it gave), for the thread's part of `size` packs: some are on their way at once.
+template <typename T, typename Take, typename Put>
+__device__ void move_packs(int size, const Take& take, const Put& put) {
+  constexpr int kAtOnce = 4;
+  for (int first = static_cast<int>(threadIdx.x); first < size; first += kAtOnce * kLinkThreads) {
+    Mail<T> packs[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (first + k * kLinkThreads < size) packs[k] = take(first + k * kLinkThreads);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (first + k * kLinkThreads < size) put(first + k * kLinkThreads, packs[k]);
+  }
+}
+
 // What is done with x [count] in packs: body(first, size, meeting) for pieces of at most `piece` packs, in
 // which all ranks' mail is there to read. False if a rank is missing.
 template <typename T, typename Body>
@@ -71,7 +86,9 @@ __device__ bool exchange(const RankLinks& links, const T* x, int64_t count, bool
     const int size = static_cast<int>(min(int64_t{piece}, packs - first));
     ++meeting;
     auto* own = reinterpret_cast<Mail<T>*>(slot_of(links, links.rank, meeting));
-    for (int i = threadIdx.x; i < size; i += kLinkThreads) own[i] = read(x, first + i, count, wide);
+    move_packs<T>(
+        size, [&](int i) { return read(x, first + i, count, wide); },
+        [&](int i, const Mail<T>& pack) { own[i] = pack; });
     all_here = meet(links, meeting);
     if (all_here) body(first, size, meeting);
   }
@@ -84,8 +101,9 @@ template <typename T>
 __global__ void __launch_bounds__(kLinkThreads)
     all_reduce_kernel(T* x, int64_t count, bool wide, int piece, RankLinks links) {
   const auto take = [&](int64_t first, int size, uint64_t meeting) {
-    for (int i = threadIdx.x; i < size; i += kLinkThreads)
-      write(x, first + i, count, wide, add_up<T>(links, meeting, i));
+    move_packs<T>(
+        size, [&](int i) { return add_up<T>(links, meeting, i); },
+        [&](int i, const Mail<T>& pack) { write(x, first + i, count, wide, pack); });
   };
   if (exchange(links, x, count, wide, piece, take)) return;
   for (int64_t i = int64_t{blockIdx.x} * kLinkThreads + threadIdx.x; i < count;
@@ -179,7 +197,7 @@ class CudaRankGroup final : public RankGroup {
   const RankLinks& links(int64_t rank) const { return links_[static_cast<size_t>(rank)]; }
   /// For sums of so many bytes; nullptr: by the links.
   Nccl* nccl_for(int64_t bytes) const {
-    constexpr int64_t kLeast = int64_t{64} << 10;
+    constexpr int64_t kLeast = int64_t{4} << 20;
     return bytes > kLeast ? nccl_.get() : nullptr;
   }
   /// On the host.

@@ -14,7 +14,7 @@ namespace lmdeploy::cuda {
 
 constexpr int kMostLinked = 16;  // ranks
 constexpr int kLinkThreads = 256, kLinkBlocks = 64;
-constexpr int kMostPacks = 4;  // 16-byte accesses of a thread in a meeting
+constexpr int kMostPacks = 16;  // 16-byte accesses of a thread in a meeting
 constexpr int64_t kSlotBytes = int64_t{16} * kLinkThreads * kMostPacks;
 constexpr int64_t kMailBytes = 2 * kSlotBytes * kLinkBlocks;  // of a rank
 

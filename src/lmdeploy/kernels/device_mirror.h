@@ -71,7 +71,7 @@ class MirroredCall {
   std::list<Region> regions_;
 };
 
-class DeviceMirror final : public Kernels {
+class DeviceMirror : public Kernels {
  public:
   explicit DeviceMirror(std::unique_ptr<Kernels> device) : device_(std::move(device)) {}
 

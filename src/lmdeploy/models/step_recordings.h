@@ -16,19 +16,21 @@ class StepRecordings {
   using Key = std::vector<int64_t>;
   /// A recording of a large model takes some MB of a GPU.
   static constexpr size_t kMostKept = 32;
+  /// Making one takes some ms in which the device has nothing to do: that is for steps that keep coming.
+  static constexpr int64_t kRunsBefore = 7;
 
   explicit StepRecordings(const Kernels& kernels) : kernels_(kernels) {}
-  /// Runs `ops`, which does the same whenever `key` is the same: recorded when the key comes for the second
-  /// time, and from then on from the recording.
+  /// Runs `ops`, which does the same whenever `key` is the same: recorded when the key comes again after
+  /// kRunsBefore times, and from then on from the recording.
   void run(const Key& key, const std::function<void()>& ops);
 
  private:
   struct Entry {
     Key key;
     std::unique_ptr<Recording> recording;
-    int64_t last_run = 0;
+    int64_t num_runs = 0, last_run = 0;
   };
-  Entry& find(const Key& key, bool& is_new);
+  Entry& find(const Key& key);
 
   const Kernels& kernels_;
   std::vector<Entry> entries_;

@@ -104,10 +104,11 @@ class Rates {
   }
 
   /// Each sequence has `rows` of its `context` tokens in the step.
-  void attention(int64_t batch, int64_t context, int64_t rows, DType kv_dtype) {
+  void attention(int64_t batch, int64_t context, int64_t rows, DType kv_dtype,
+                 int64_t num_kv_heads = kNumKvHeads) {
     const KvLayout layout = {.dtype = kv_dtype,
                              .num_layers = 1,
-                             .num_kv_heads = kNumKvHeads,
+                             .num_kv_heads = num_kv_heads,
                              .head_dim = kHeadDim,
                              .block_len = kBlockLen};
     const int64_t blocks_each = (context + kBlockLen - 1) / kBlockLen;
@@ -132,9 +133,12 @@ class Rates {
     const double seen =
         static_cast<double>(rows) * (static_cast<double>(context) - 0.5 * static_cast<double>(rows - 1));
     const double ops = 4.0 * static_cast<double>(batch * kNumHeads * kHeadDim) * seen;
-    std::printf("attention batch %lld, %lld of %lld tokens: %.1f us, %.1f %% of bandwidth, %.1f TFLOP/s\n",
-                static_cast<long long>(batch), static_cast<long long>(rows), static_cast<long long>(context),
-                seconds * 1e6, 100 * static_cast<double>(bytes) / seconds / bandwidth_, ops / seconds / 1e12);
+    std::printf(
+        "attention batch %lld, %lld of %lld tokens, %lld kv heads: %.1f us, %.1f %% of bandwidth, %.1f "
+        "TFLOP/s\n",
+        static_cast<long long>(batch), static_cast<long long>(rows), static_cast<long long>(context),
+        static_cast<long long>(num_kv_heads), seconds * 1e6,
+        100 * static_cast<double>(bytes) / seconds / bandwidth_, ops / seconds / 1e12);
     std::fflush(stdout);
   }
 
@@ -326,8 +330,11 @@ int main(int argc, char** argv) try {
     rates.attention(40, 1024, 1, kv_dtype);
     rates.attention(64, 1024, 1, kv_dtype);
     rates.attention(256, 1024, 1, kv_dtype);
+    rates.attention(64, 1024, 1, kv_dtype, 32);  // no heads share keys
+    rates.attention(256, 384, 1, kv_dtype, 32);
     rates.attention(1, 2048, 2048, kv_dtype);
     rates.attention(1, 8192, 8192, kv_dtype);
+    rates.attention(16, 256, 256, kv_dtype, 32);
     rates.attention(1, 8192, 512, kv_dtype);
     rates.attention(8, 512, 512, kv_dtype);
   }

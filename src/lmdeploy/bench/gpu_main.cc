@@ -30,7 +30,7 @@ struct Command {
   RankOptions ranks;
   std::string json;
   ModelChoice models;
-  DecodeOptions decode, idle = {.batches = {1, 16, 64, 256}, .contexts = {1024}};
+  DecodeOptions decode, idle = {.batches = {1, 16, 64, 256}, .contexts = {128}};
   PrefillOptions prefill;
   StaticOptions static_batches;
   TraceBlockOptions trace, arrivals = {.trace = {.num_requests = 500}, .rates = {4, 8, 16, 32}};

@@ -46,19 +46,19 @@ double limit_of(const BenchModel& bench, const DecodeCase& c) {
                     bench.rates());
 }
 
-// Seconds between tokens of a sequence in the engine while all decode, around the context.
-double engine_step_seconds(const BenchModel& bench, const DecodeCase& c, int64_t half_of_steps) {
+// Seconds between tokens of a sequence in the engine while all decode, around the context. All begin in one
+// step, with a prompt of one token, so that all see as many keys.
+double engine_step_seconds(const BenchModel& bench, const DecodeCase& c) {
   EngineConfig config;
   config.max_batch_size = c.batch;
-  config.session_len = c.context + half_of_steps + 1;
+  config.session_len = 2 * c.context;
   config.num_blocks = bench.num_blocks(c.batch, config.session_len);
   config.kv_dtype = c.kv_dtype;
   config.max_prefill_token_num = BenchModel::kPromptTokens;
   config.max_logit_rows = BenchModel::kMostBatch;
   Engine engine(bench.model(), bench.kernels(), config);
-  const std::vector<TraceRequest> trace(
-      static_cast<size_t>(c.batch),
-      {.prompt_tokens = std::max<int64_t>(1, c.context - half_of_steps), .output_tokens = 2 * half_of_steps});
+  const std::vector<TraceRequest> trace(static_cast<size_t>(c.batch),
+                                        {.prompt_tokens = 1, .output_tokens = 2 * c.context - 1});
   return serve_trace(engine, trace, bench.model().spec().vocab_size, /*seed=*/1).token_gap_s.p50;
 }
 
@@ -85,10 +85,9 @@ void run_decode(const ModelChoice& choice, const DecodeOptions& options, const B
 
 void run_idle(const ModelChoice& choice, const DecodeOptions& options, const BenchDevice& device,
               BenchReport& report) {
-  constexpr int64_t kHalfOfSteps = 100;
   const auto measure = [&](const BenchModel& bench, const DecodeCase& c, const JsonObject& setting) {
     const DecodeTimes times = decode_times(bench, c.kv_dtype, c.batch, c.context);
-    const double step = engine_step_seconds(bench, c, kHalfOfSteps);
+    const double step = engine_step_seconds(bench, c);
     const double idle = step - times.device_s - times.draw_s;
     BenchResult result = {
         .block = "idle", .setting = setting, .limit_s = limit_of(bench, c), .seconds = step};
@@ -100,7 +99,8 @@ void run_idle(const ModelChoice& choice, const DecodeOptions& options, const Ben
     result.gate = at_most(idle, kIdleGateSeconds);
     report.add(result);
   };
-  for_each_decode("idle", choice, options, kHalfOfSteps + 1, device, report, measure);
+  const int64_t longest = options.contexts.empty() ? 0 : *std::ranges::max_element(options.contexts);
+  for_each_decode("idle", choice, options, longest, device, report, measure);
 }
 
 void run_prefill(const ModelChoice& choice, const PrefillOptions& options, const BenchDevice& device,

@@ -36,51 +36,56 @@ void pack_pairs(uint32_t* dst, int64_t step, const float* row, int64_t cols) {
 
 /// The largest magnitude of kSumGroup values; NaN where one is infinite or NaN.
 LMD_INLINE float group_magnitude(const float* x) {
-  VecF most{}, zero{};
-  for (int i = 0; i < kSumGroup; i += kLanes) {
-    const VecF v = load(x + i);
-    most = larger(absolute(v), most);
-    zero += v * 0.0f;
-  }
-  return reduce_max(most) + reduce_add(zero);
+  VecI most{};  // magnitudes are in the order of their bits, with infinity and NaN at the end
+  for (int i = 0; i < kSumGroup; i += kLanes) most = larger(bit_cast_to<VecI>(absolute(load(x + i))), most);
+  const auto magnitude = bit_cast_to<float>(reduce_max(most));
+  return magnitude + magnitude * 0.0f;
 }
 
-/// One group: words of four bytes go to dst, step bytes apart: even columns, odd columns of 8. Returns the
-/// scale.
+/// Words of four columns: the even ones, the odd ones of 8.
+LMD_INLINE Bytes words_of(Bytes columns) {
+  Bytes order;
+  for (int i = 0; i < kByteColumns; ++i) order[i] = static_cast<uint8_t>(i / 8 * 8 + i % 4 * 2 + i / 4 % 2);
+  return __builtin_shuffle(columns, order);
+}
+
+/// One group: its words go to dst, step bytes apart. Returns the scale.
 LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int64_t sum_step,
                                 const float* x) {
   constexpr float kLeast = 0x1p-100f;  // below it the inverse could overflow; such groups count as 0
   const float magnitude = group_magnitude(x);
   const VecF inverse = splat(magnitude >= kLeast ? 127 / magnitude : 0.0f);
   int8_t q[kSumGroup];
-  for (int i = 0; i < kSumGroup; i += kLanes)
-    store_as(q + i, __builtin_convertvector(round_to_int(load(x + i) * inverse), VecI8));
   for (int half = 0; half < 2; ++half) {
-    int32_t sum = 0;
-    for (int k = 0; k < 16; ++k) sum += q[half * 16 + k];
-    sums[half * sum_step] = sum;
+    VecI sum{};
+    for (int i = half * 16; i < half * 16 + 16; i += kLanes) {
+      const VecI whole = round_to_int(load(x + i) * inverse);
+      sum += whole;
+      store_as(q + i, __builtin_convertvector(whole, VecI8));
+    }
+    sums[half * sum_step] = reduce_add(sum);
   }
-  for (int word = 0; word < kSumGroup / 8; ++word) {
-    const int8_t* from = q + word * 8;
-    const int8_t words[8] = {from[0], from[2], from[4], from[6], from[1], from[3], from[5], from[7]};
-    __builtin_memcpy(dst + 2 * word * step, words, 4);
-    __builtin_memcpy(dst + (2 * word + 1) * step, words + 4, 4);
-  }
+  for (int i = 0; i < kSumGroup; i += kByteColumns) store_as(q + i, words_of(load_as<Bytes>(q + i)));
+  for (int word = 0; word < kSumGroup / 4; ++word) __builtin_memcpy(dst + word * step, q + word * 4, 4);
   return magnitude < kLeast ? 0 : magnitude / 127;
 }
 
-/// Token t of a tile of `size` tokens whose first element is `begin` in each form.
-void pack_int8(const PackedTokens& packed, int64_t begin, int64_t size, int64_t t, const float* row) {
+/// A tile of `size` tokens whose first element is `begin` in each form, group after group: what is written
+/// lies together.
+void pack_int8(const PackedTokens& packed, int64_t begin, int64_t size, const float* x, int64_t stride) {
   const int64_t num_groups = packed.cols / kSumGroup;
-  std::byte* q = reinterpret_cast<std::byte*>(packed.q + begin * packed.cols) + t * 4;
-  float* scales = packed.q_scales + begin * num_groups + t;
-  float* sums = packed.sums + begin * num_groups + t;
-  int32_t* q_sums = packed.q_sums + begin * num_groups * 2 + t;
+  std::byte* q = reinterpret_cast<std::byte*>(packed.q + begin * packed.cols);
+  float* scales = packed.q_scales + begin * num_groups;
+  float* sums = packed.sums + begin * num_groups;
+  int32_t* q_sums = packed.q_sums + begin * num_groups * 2;
   for (int64_t g = 0; g < num_groups; ++g) {
-    int32_t* q_sum = q_sums + 2 * g * size;
-    const float scale = quantize_group(q + g * kSumGroup * size, 4 * size, q_sum, size, row + g * kSumGroup);
-    scales[g * size] = scale;
-    sums[g * size] = scale * static_cast<float>(q_sum[0] + q_sum[size]);
+    for (int64_t t = 0; t < size; ++t) {
+      int32_t* q_sum = q_sums + 2 * g * size + t;
+      const float scale = quantize_group(q + g * kSumGroup * size + t * 4, 4 * size, q_sum, size,
+                                         x + t * stride + g * kSumGroup);
+      scales[g * size + t] = scale;
+      sums[g * size + t] = scale * static_cast<float>(q_sum[0] + q_sum[size]);
+    }
   }
 }
 
@@ -93,6 +98,7 @@ void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int
   for (int64_t tile = first_tile; tile < end_tile; ++tile) {
     const int64_t begin = tile_begin(tile, packed.tokens, packed.num_tiles);
     const int64_t size = tile_begin(tile + 1, packed.tokens, packed.num_tiles) - begin;
+    if (packed.q != nullptr) pack_int8(packed, begin, size, x + begin * stride, stride);
     for (int64_t t = 0; t < size; ++t) {
       const float* row = x + (begin + t) * stride;
       if (packed.x != nullptr) {
@@ -101,9 +107,7 @@ void pack_tokens(const PackedTokens& packed, const float* x, int64_t stride, int
       }
       if (packed.shifted_x != nullptr) pack_shifted(packed.shifted_x + begin * cols + t, size, row, cols);
       if (packed.pairs != nullptr) pack_pairs(packed.pairs + begin * packed.num_pairs() + t, size, row, cols);
-      if (packed.q != nullptr) {
-        pack_int8(packed, begin, size, t, row);
-      } else if (packed.sums != nullptr) {
+      if (packed.q == nullptr && packed.sums != nullptr) {
         float* dst = packed.sums + begin * num_sums + t;
         for (int64_t g = 0; g < num_sums; ++g) dst[g * size] = sum_group(row + g * kSumGroup);
       }

@@ -92,6 +92,7 @@ LMD_INLINE VecF larger(VecF a, VecF b) {
   return a > b ? a : b;
 #endif
 }
+LMD_INLINE VecI larger(VecI a, VecI b) { return a > b ? a : b; }
 LMD_INLINE VecF smaller(VecF a, VecF b) {
 #if LMDEPLOY_ISA_LEVEL == 2
   return _mm512_maskz_min_ps(0xffff, a, b);
@@ -103,19 +104,21 @@ LMD_INLINE VecF smaller(VecF a, VecF b) {
 }
 
 /// Lane i of the result is lane i ^ kDistance.
-template <int kDistance>
-LMD_INLINE VecF swap_lanes(VecF v) {
+template <int kDistance, typename V>
+LMD_INLINE V swap_lanes(V v) {
   return __builtin_shuffle(v, lane_index() ^ kDistance);
 }
 /// The upper half folded onto the lower until one lane is left: a fixed order.
-LMD_INLINE float reduce_add(VecF v) {
+template <typename V>
+LMD_INLINE auto reduce_add(V v) {
   if constexpr (kLanes > 8) v += swap_lanes<8 % kLanes>(v);
   if constexpr (kLanes > 4) v += swap_lanes<4 % kLanes>(v);
   v += swap_lanes<2>(v);
   v += swap_lanes<1>(v);
   return v[0];
 }
-LMD_INLINE float reduce_max(VecF v) {
+template <typename V>
+LMD_INLINE auto reduce_max(V v) {
   if constexpr (kLanes > 8) v = larger(swap_lanes<8 % kLanes>(v), v);
   if constexpr (kLanes > 4) v = larger(swap_lanes<4 % kLanes>(v), v);
   v = larger(swap_lanes<2>(v), v);

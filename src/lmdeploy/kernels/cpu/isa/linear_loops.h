@@ -12,13 +12,11 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
-void write_out(const LinearRange& r, int64_t panel, int64_t token, const float* total) {
-  const int64_t row = panel * kPanelRows;
-  const int64_t n = r.rows - row < kPanelRows ? r.rows - row : kPanelRows;
-  float* out = r.out + token * r.out_stride + row;
+/// With a bias, or fewer rows than a panel has.
+void write_part(const float* bias, float* out, int64_t n, const float* total) {
   for (int64_t i = 0; i < n; i += kLanes) {
     VecF v = load(total + i);
-    if (r.bias != nullptr) v += load(r.bias + row + i, n - i);
+    if (bias != nullptr) v += load(bias + i, n - i);
     store(out + i, v, n - i);
   }
 }
@@ -28,10 +26,19 @@ template <int P, int T>
 LMD_INLINE void write_totals(const LinearRange& r, int64_t first_panel, int64_t first_token,
                              const Row16 (&totals)[P][T]) {
   for (int p = 0; p < P; ++p) {
+    const int64_t row = (first_panel + p) * kPanelRows;
+    const int64_t n = r.rows - row < kPanelRows ? r.rows - row : kPanelRows;
+    float* out = r.out + first_token * r.out_stride + row;
+    if (n == kPanelRows && r.bias == nullptr) {
+#pragma GCC unroll 1  // unrolled, totals take the registers of AVX2's products: 5 and 6 tokens 10 % slower
+      for (int t = 0; t < T; ++t) store16(out + t * r.out_stride, totals[p][t]);
+      continue;
+    }
+    const float* bias = r.bias == nullptr ? nullptr : r.bias + row;
     for (int t = 0; t < T; ++t) {
       float total[kPanelRows];
       store16(total, totals[p][t]);
-      write_out(r, first_panel + p, first_token + t, total);
+      write_part(bias, out + t * r.out_stride, n, total);
     }
   }
 }

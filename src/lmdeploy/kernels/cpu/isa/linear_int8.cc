@@ -20,7 +20,11 @@ struct Int8Product {
   static constexpr int kGroup = Panel::kGroup;
   static constexpr bool kSigned = Panel::kSigned && kSignedBytes;
   /// What the bytes have too much.
-  static constexpr int kBias = Panel::kSigned && !kSignedBytes ? 128 : Panel::kIntegerBias;
+  static constexpr int kBias = kSignedBytes    ? Panel::kIntegerBias
+                               : Panel::kSigned ? 128
+                                                : Panel::kStoredBias;
+  /// Where runs begin at what the bias adds, no min has to take it off.
+  static constexpr bool kHasMin = kSignedBytes ? Panel::kHasMin : Panel::kHasOwnMin;
 
   struct Sums {
     VecI v[kVecs];
@@ -99,7 +103,7 @@ struct Int8Product {
       VecI whole = sums.v[i];
       if constexpr (kBias != 0 && !kBiasFirst) whole -= kBias * group.q_sum(t);
       total.v[i] = fma(scale.v[i] * token_scale, to_f32(whole), total.v[i]);
-      if constexpr (Panel::kHasMin) total.v[i] = fma(min.v[i], splat(group.sums[t]), total.v[i]);
+      if constexpr (kHasMin) total.v[i] = fma(min.v[i], splat(group.sums[t]), total.v[i]);
     }
   }
 
@@ -116,7 +120,7 @@ struct Int8Product {
         Sums sums[T] = {};
         group_sums<T>(sums, group, panel, g);
         Row16 min{};
-        if constexpr (Panel::kHasMin) min = Panel::min(panel, g);
+        if constexpr (kHasMin) min = Panel::min(panel, g);
         const Row16 scale = Panel::scale(panel, g);
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) add_group<T>(totals[p][t], sums[t], scale, min, group, t);

@@ -47,14 +47,16 @@ struct BF16Panel : F32Panel {
 };
 
 /// Scales of a quantised kind. kBias is what the stored integers have too much; where `kBiasInMin`, it is
-/// taken off as a min: one multiply-add a group in place of a subtraction a column. So are zeros.
+/// taken off as a min: one multiply-add a group in place of a subtraction a column. So are zeros. Sums of
+/// VNNI begin at the bias instead.
 template <const UnitLayout& kUnit, int kBias, bool kBiasInMin>
 struct QuantPanel {
   static constexpr int kGroup = static_cast<int>(kUnit.group);
   static constexpr int kGroups = static_cast<int>(kUnit.columns / kUnit.group);  // in a unit
   static constexpr bool kScaled = true;
   static constexpr bool kHasZero = kUnit.zero >= 0;
-  static constexpr bool kHasMin = kUnit.min >= 0 || kBiasInMin || kHasZero;
+  static constexpr bool kHasOwnMin = kUnit.min >= 0 || kHasZero;
+  static constexpr bool kHasMin = kHasOwnMin || kBiasInMin;
   static constexpr bool kIsK = kUnit.d >= 0;
 
   static LMD_INLINE const std::byte* unit(const std::byte* panel, int64_t group) {
@@ -96,6 +98,7 @@ struct BytePanel : QuantPanel<kUnit, 0, false> {
   static constexpr bool kShifted = false;
   static constexpr int kMaxInteger = 128;  // its magnitude
   static constexpr bool kSigned = true;
+  static constexpr int kStoredBias = 0;
   static constexpr int kIntegerBias = 0;
 
   struct Word {
@@ -151,6 +154,7 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   static constexpr uint32_t kHighMask = ((1u << kUnit.high_bits) - 1) << 4;
   static constexpr int kMaxInteger = (16 << kUnit.high_bits) - 1;
   static constexpr bool kSigned = false;
+  static constexpr int kStoredBias = kBias;
   static constexpr int kIntegerBias = kBiasInMin ? 0 : kBias;
 
   struct Word {

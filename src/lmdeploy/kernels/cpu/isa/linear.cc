@@ -40,7 +40,7 @@ LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
 /// The way of linear_loops.h in f32.
 template <class Panel>
 struct FloatProduct {
-  static constexpr bool kOneForOne = false;  // its sums wait for each other
+  static constexpr bool kOnePanel = false;  // its sums wait for each other
 
   /// The first kColumns columns of word w of group g.
   template <int P, int T, int kColumns>
@@ -73,7 +73,7 @@ struct FloatProduct {
       Row16 sums[P][T] = {};
       const float* x = all_x + g * Panel::kGroup * T;
       const int64_t length = group_length<Panel>(g, cols);
-      for (int p = 0; p < P; ++p) Panel::template prefetch<P == 1>(panels[p], g);
+      for (int p = 0; p < P; ++p) Panel::template prefetch<P, T>(panels[p], g);
       const int64_t words = length / Panel::kWord;
       for (int64_t w = 0; w < words; ++w, x += Panel::kWord * T)
         add_word<P, T, Panel::kWord>(sums, panels, g, w, x);

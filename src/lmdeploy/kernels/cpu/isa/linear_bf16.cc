@@ -20,12 +20,11 @@ LMD_INLINE void add_pair(VecF& sum, VecU w, uint32_t x) {
 
 /// The way of linear_loops.h in bf16.
 struct BF16Product {
-  static constexpr bool kOneForOne = false;  // its sums wait for each other
+  static constexpr bool kOnePanel = false;  // its sums wait for each other
 
   template <int P, int T>
   static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
     constexpr int64_t kBlockPairs = kColumnBlock / 2;
-    constexpr int64_t kAhead = 4096;  // bytes to ask for: see QuantPanel::prefetch
     const std::byte* panels[P];
     for (int p = 0; p < P; ++p) panels[p] = r.panels + (first_panel + p) * r.panel_bytes;
     const int64_t num_pairs = r.tokens.num_pairs();
@@ -39,7 +38,7 @@ struct BF16Product {
 #pragma GCC unroll 4
         for (int p = 0; p < P; ++p) {
           const Word16 word = load_words(panels[p] + pair * 64);
-          if (P == 1) __builtin_prefetch(panels[p] + pair * 64 + kAhead);
+          if (P == 1) ask_for<T>(panels[p] + pair * 64);
 #pragma GCC unroll 12
           for (int t = 0; t < T; ++t) add_pair(sums[p][t].v[0], word.v[0], x[t]);
         }

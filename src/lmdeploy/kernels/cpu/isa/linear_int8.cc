@@ -15,14 +15,12 @@ template <class Panel>
 struct Int8Product {
   /// Asked for ahead, its bytes come in time (QuantPanel::prefetch). With two vectors to a row the sums of
   /// one panel leave too little to do meanwhile.
-  static constexpr bool kOneForOne = kVecs == 1;
+  static constexpr bool kOnePanel = kVecs == 1;
 
   static constexpr int kGroup = Panel::kGroup;
   static constexpr bool kSigned = Panel::kSigned && kSignedBytes;
   /// What the bytes have too much.
-  static constexpr int kBias = kSignedBytes    ? Panel::kIntegerBias
-                               : Panel::kSigned ? 128
-                                                : Panel::kStoredBias;
+  static constexpr int kBias = kSignedBytes ? Panel::kIntegerBias : Panel::kSigned ? 128 : Panel::kStoredBias;
   /// Where runs begin at what the bias adds, no min has to take it off.
   static constexpr bool kHasMin = kSignedBytes ? Panel::kHasMin : Panel::kHasOwnMin;
 
@@ -116,7 +114,7 @@ struct Int8Product {
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
         const std::byte* panel = r.panels + (first_panel + p) * r.panel_bytes;
-        Panel::template prefetch<P == 1>(panel, g);
+        Panel::template prefetch<P, T>(panel, g);
         Sums sums[T] = {};
         group_sums<T>(sums, group, panel, g);
         Row16 min{};

@@ -1,6 +1,6 @@
 // The loops around a way of multiplying, a struct Product:
 //   stream<P, T>(range, panel, token)               P panels times a tile of T tokens, decoded in registers
-//   kOneForOne                                      a lone token is multiplied with one panel at a time
+//   kOnePanel                                       P is always 1
 // Each tile of tokens decodes the panels anew, out of the cache: on all instruction sets that takes less time
 // than a block that is decoded once and stored.
 #pragma once
@@ -46,7 +46,7 @@ LMD_INLINE void write_totals(const LinearRange& r, int64_t first_panel, int64_t 
 /// Panels side by side: enough that the additions of different sums hide each other's latency.
 template <class Product, int T>
 constexpr int panels_at_once() {
-  if (T == 1 && Product::kOneForOne) return 1;
+  if (Product::kOnePanel) return 1;
   const int vectors = T == 1 ? 4 : 8;  // of sums; more spill
   return vectors < kVecs * T ? 1 : vectors / (kVecs * T);
 }

@@ -127,8 +127,8 @@ TEST_F(LimitsTest, AStepOfTheCpuTakesFewPromptTokensUnlessMoreAreAskedFor) {
     asked.num_tokens_per_iter = least;
     return Pipeline(asked).engine().config().max_prefill_token_num;
   };
-  EXPECT_EQ(step_of({}, {}), 512);
-  EXPECT_EQ(step_of(8192, {}), 512);
+  EXPECT_EQ(step_of({}, {}), 256);
+  EXPECT_EQ(step_of(8192, {}), 256);
   EXPECT_EQ(step_of(100, 0), 100);
   EXPECT_EQ(step_of(4096, 1024), 4096);
 }

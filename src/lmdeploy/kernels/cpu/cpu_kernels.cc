@@ -174,16 +174,16 @@ const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight) {
 void CpuKernels::for_pieces(int64_t count, int64_t grain,
                             FunctionRef<void(int, int64_t, int64_t)> body) const {
   const int64_t threads = threads_->num_threads();
-  // About four pieces a thread, to even out; not finer, as each costs a shared counter's update.
-  const int64_t piece = std::max({grain, int64_t{1}, (count + threads * 4 - 1) / (threads * 4)});
-  if (piece >= count || threads == 1) {
+  // Up to four pieces a thread, to even out; not more, as each costs a shared counter's update.
+  const int64_t pieces = std::min(threads * 4, (count + grain - 1) / grain);
+  if (pieces <= 1 || threads == 1) {
     if (count > 0) body(0, 0, count);
     return;
   }
   std::atomic<int64_t> next{0};
   threads_->run([&](int worker) {
-    for (int64_t begin = next.fetch_add(piece); begin < count; begin = next.fetch_add(piece))
-      body(worker, begin, std::min(begin + piece, count));
+    for (int64_t i = next.fetch_add(1); i < pieces; i = next.fetch_add(1))
+      body(worker, i * count / pieces, (i + 1) * count / pieces);
   });
 }
 

@@ -44,7 +44,7 @@ int64_t row_floats(const View& view) {
 }  // namespace
 
 int64_t CpuKernels::pack_grain(int64_t cols) const {
-  constexpr int64_t kPackElements = 65536;  // a thread's share that is worth waking it
+  constexpr int64_t kPackElements = 8192;  // a thread's share that is worth waking it
   return kPackElements / (cols * ops_.token_tile) + 1;
 }
 

@@ -175,7 +175,7 @@ void CpuKernels::for_pieces(int64_t count, int64_t grain,
                             FunctionRef<void(int, int64_t, int64_t)> body) const {
   const int64_t threads = threads_->num_threads();
   // Up to four pieces a thread, to even out; not more, as each costs a shared counter's update.
-  const int64_t pieces = std::min(threads * 4, (count + grain - 1) / grain);
+  const int64_t pieces = std::min(threads * 4, (count - 1) / std::max<int64_t>(grain, 1) + 1);
   if (pieces <= 1 || threads == 1) {
     if (count > 0) body(0, 0, count);
     return;

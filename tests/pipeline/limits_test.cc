@@ -130,7 +130,8 @@ TEST_F(LimitsTest, AStepOfTheCpuTakesFewPromptTokensUnlessMoreAreAskedFor) {
   EXPECT_EQ(step_of({}, {}), 256);
   EXPECT_EQ(step_of(8192, {}), 256);
   EXPECT_EQ(step_of(100, 0), 100);
-  EXPECT_EQ(step_of(4096, 1024), 4096);
+  EXPECT_EQ(step_of(4096, 64), 256);
+  EXPECT_EQ(step_of(4096, 1024), 1024);
 }
 
 TEST_F(LimitsTest, F51_CacheHitsAreVisible) {

@@ -123,7 +123,7 @@ void EngineArguments::apply(const Console& console) {
   apply_speculative(*this, config);
   if (const std::string device = limited.value("--device"); !device.empty()) config.device_type = device;
   config.communicator = limited.value("--communicator");
-  check_tp(config);  // before a model is fetched
+  check_devices(config);  // before a model is fetched
   if (const std::string policy = limited.value("--quant-policy"); !policy.empty())
     config.quant_policy = quant_policy_number(policy);
   if (limited.given("--trust-remote-code"))

@@ -46,8 +46,6 @@ constexpr QuantPolicy kQuantPolicies[] = {{0, "none", {}},         {4, "int4", D
                                           {8, "int8", DType::kU8}, {16, "fp8_e4m3", {}},
                                           {17, "fp8_e5m2", {}},    {42, "turbo_quant", {}}};
 
-}  // namespace
-
 void check_tp(const PipelineConfig& config) {
   require_between("tp", config.tp, 1, Sharding::kMostRanks);
   const std::string& communicator = config.communicator;
@@ -69,11 +67,24 @@ void check_tp(const PipelineConfig& config) {
     refuse("the first GPU cannot be used; hide it by CUDA_VISIBLE_DEVICES", 1);
 }
 
+std::shared_ptr<ThreadPool> make_threads(int num_threads) {
+  if (const int cpus = available_cpus(); num_threads > cpus)
+    LMD_LOG(kWarning, "num_threads ", num_threads, " is more than the CPUs there are, ", cpus,
+            ": threads will wait for each other, and steps take much longer");
+  return std::make_shared<ThreadPool>(num_threads);
+}
+
+}  // namespace
+
+void check_devices(const PipelineConfig& config) {
+  check_device(config.device_type);
+  check_tp(config);
+}
+
 void check_config(const PipelineConfig& given) {
   const PipelineConfig config = with_defaults(given);
   require(!config.model_path.empty(), "model_path", "empty", "the path of a model folder or file");
-  check_device(config.device_type);
-  check_tp(config);
+  check_devices(config);
   kv_dtype(config.dtype);
   quantized_kv_dtype(*config.quant_policy);
   require(*config.session_len >= 0, "session_len", *config.session_len, "at least 1 (or 0: the model's)");
@@ -102,7 +113,7 @@ bool uses_cuda(const PipelineConfig& config) {
 }
 
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint) {
-  const auto threads = std::make_shared<ThreadPool>(config.num_threads);
+  const auto threads = make_threads(config.num_threads);
   const CpuOptions on_cpu = {.rounded_activations = config.rounded_activations.value_or(
                                  rounds_activations(config.dtype, checkpoint))};
   if (!uses_cuda(config)) return make_cpu_kernels(threads, on_cpu);

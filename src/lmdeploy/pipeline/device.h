@@ -25,9 +25,9 @@ bool uses_cuda(const PipelineConfig& config);
 /// The back end for a model.
 std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkpoint& checkpoint);
 
-/// Throws Error: kInvalidArgument for a `tp` or `communicator` that does not exist, kUnsupported for more
-/// ranks than this machine has GPUs.
-void check_tp(const PipelineConfig& config);
+/// Throws Error: kInvalidArgument for a `device_type`, `tp` or `communicator` that does not exist,
+/// kUnsupported where CUDA is not available, and for more ranks than this machine has GPUs.
+void check_devices(const PipelineConfig& config);
 
 /// With `tp` above 1: a back end of each GPU, by rank; they are the first ones.
 std::vector<std::unique_ptr<Kernels>> make_rank_kernels(const PipelineConfig& config,

@@ -137,7 +137,8 @@ void add_more_engine_flags(CLI::App& command, ServerFlags& flags) {
   add("--max-prefill-token-num", config.max_prefill_token_num, "Most prompt tokens in a step")
       ->default_str("8192")
       ->transform(integer_in(1, kMaxInt));
-  add("--num-tokens-per-iter", config.num_tokens_per_iter, "Prompt tokens that a step takes at least, if there are any; 0: as many as allowed")
+  add("--num-tokens-per-iter", config.num_tokens_per_iter,
+      "Prompt tokens that a step takes at least, if there are any; 0: as many as allowed")
       ->default_str("0")
       ->transform(integer_in(0, kMaxInt));
   add("--max-prefill-iters", config.max_prefill_iters, "Steps that a prompt is spread over")

@@ -59,7 +59,7 @@ const std::vector<LimitedFlag>& chat_limited_flags() {
        kEngine,
        "Device to run on (auto)",
        {"auto", "cpu", "cuda", "ascend", "maca", "camb"},
-       {"auto", "cpu"},
+       {"auto", "cpu", "cuda"},
        "--device cpu"},
       {"--eager-mode", "", kEngine, "No CUDA graphs; there are none on a CPU", {}, {"true"}, ""},
       {"--dllm-block-length",

@@ -156,6 +156,10 @@ TEST(Program, ChatRefusesByName) {
   expect_one_error_line(run({"chat", "m", "--quant_policy=fp8"}), {"--quant-policy fp8", "--quant-policy 8"});
   expect_one_error_line(run({"chat", "m", "--adapters", "a=b", "c=d"}), {"--adapters a=b"});
   expect_one_error_line(run({"chat", "m", "--device", "ascend"}), {"--device ascend", "--device cpu"});
+  // Without a GPU CUDA is not available, with one the model is not there.
+  const Outcome on_cuda = run({"chat", "m", "--device", "cuda"});
+  EXPECT_EQ(on_cuda.code, 1);
+  EXPECT_EQ(on_cuda.err.find("not supported yet"), std::string::npos) << on_cuda.err;
   expect_one_error_line(run({"chat", "m", "--speculative-alg", "eagle"}),
                         {"--speculative-algorithm eagle", "use prompt_lookup or draft"});
   expect_one_error_line(run({"chat", "m", "--speculative-algorithm", "guess"}),

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lmdeploy/kernels/cuda/attention_rows.cuh"
+#include "lmdeploy/kernels/cuda/kv_codes.cuh"
 
 namespace lmdeploy::cuda {
 namespace {
@@ -123,6 +124,13 @@ struct Codes {
   __device__ static int64_t place(const AttentionArgs& a, int64_t block, int kv_head, int row) {
     return a.codes.plane(block, kv_head, true) | int64_t{row} << kRowBits;
   }
+  __device__ static int64_t plane_of(int64_t place) { return place & ((int64_t{1} << kRowBits) - 1); }
+  __device__ static int row_of(int64_t place) { return static_cast<int>(place >> kRowBits); }
+  /// From a key's plane to its value's.
+  __device__ static int64_t to_values(const AttentionArgs& a, int kv_head) {
+    const CodePlace& p = a.codes;
+    return p.v_offset - p.k_offset + kv_head * (p.v_plane - p.k_plane);
+  }
   /// Of a value: lane l gets columns of 8 whose elements are two apart, in u4 those of the low bits first.
   __device__ static int column(int n, int j) { return column_at(n, lane() % 4 * 2 + j); }
   __device__ static int column_at(int n, int i) {
@@ -143,14 +151,13 @@ struct Codes {
   __device__ static void load_tile(const AttentionArgs& a, int kv_head, const int64_t* places,
                                    std::byte* stage) {
     const CodePlace& p = a.codes;
-    const int64_t to_values = p.v_offset - p.k_offset + kv_head * (p.v_plane - p.k_plane);
-    const auto plane_of = [&](int row) { return a.cache + (places[row] & ((int64_t{1} << kRowBits) - 1)); };
-    const auto row_of = [&](int row) { return static_cast<int>(places[row] >> kRowBits); };
+    const int64_t to_values = Codes::to_values(a, kv_head);
 #pragma unroll
     for (int i = thread(); i < kTileKeys * kChunks; i += kThreads) {
       const int row = i / kChunks, c = i % kChunks;
       const bool exists = places[row] >= 0;
-      const std::byte* from = exists ? plane_of(row) + p.codes(row_of(row)) + c * 16 : a.cache;
+      const std::byte* from =
+          exists ? a.cache + plane_of(places[row]) + p.codes(row_of(places[row])) + c * 16 : a.cache;
       copy_async(stage + key_chunk(row, c) * 16, from, exists ? 16 : 0);
       copy_async(stage + kCodesBytes + value_chunk(row, c) * 16, exists ? from + to_values : from,
                  exists ? 16 : 0);
@@ -159,7 +166,9 @@ struct Codes {
     const int row = thread() % kTileKeys;
     const bool is_key = thread() < kTileKeys, exists = places[row] >= 0;
     const std::byte* from = reinterpret_cast<const std::byte*>(&kNaNs);
-    if (exists) from = plane_of(row) + (is_key ? 0 : to_values) + p.params(row_of(row), is_key);
+    if (exists)
+      from =
+          a.cache + plane_of(places[row]) + (is_key ? 0 : to_values) + p.params(row_of(places[row]), is_key);
     const bool wanted = exists || places[row] == Keys::kNowhere;
     if (is_key)
       copy_few_async<kKeyParts * 4>(stage + kParams + row * kKeyParts * 4, from, wanted);
@@ -226,8 +235,12 @@ struct Codes {
           const float2 pair = unpack<T>(row != nullptr ? *reinterpret_cast<const uint32_t*>(row + d * 2) : 0);
           x[half][j] = pair.x, x[half][j + 1] = pair.y;
         }
-      turn_lane(x[0]);
-      turn_lane(x[1]);
+#pragma unroll
+      for (float(&part)[kEach] : x) {
+        turn_elements(part);  // the lane's, then with the other lanes that have the row
+        turn_with_lane(part, 1);
+        turn_with_lane(part, 2);
+      }
       float most[2 * kEach];
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
@@ -250,25 +263,6 @@ struct Codes {
                                   parts[half * kEach / 4 + s][odd * kRows + i],
                                   low[half * kEach / 4 + s][odd * kRows + i]);
       }
-    }
-    // Over the lane's neighbours and those of the other lanes that have the row.
-    template <int kEach>
-    __device__ static void turn_lane(float (&x)[kEach]) {
-#pragma unroll
-      for (int h = 1; h < kEach; h *= 2)
-#pragma unroll
-        for (int j = 0; j < kEach; ++j)
-          if ((j & h) == 0) {
-            const float sum = x[j] + x[j + h], difference = x[j] - x[j + h];
-            x[j] = sum, x[j + h] = difference;
-          }
-#pragma unroll
-      for (int other = 1; other < 4; other *= 2)
-#pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-          const float theirs = __shfl_xor_sync(~0u, x[j], other);
-          x[j] = (lane() & other) == 0 ? x[j] + theirs : theirs - x[j];
-        }
     }
   };
   using Queries = QueryRows<2>;
@@ -396,11 +390,8 @@ struct Codes {
                                    const int64_t (&places)[2], std::byte* stage) {
     constexpr int kRowsAtOnce = 32 / kChunks, kParts = kKeys ? kKeyParts : 1;
     const CodePlace& p = a.codes;
-    const std::byte* cache =
-        a.cache + (kKeys ? 0 : p.v_offset - p.k_offset + kv_head * (p.v_plane - p.k_plane));
+    const std::byte* cache = a.cache + (kKeys ? 0 : to_values(a, kv_head));
     const int lane_row = lane() / kChunks, c = lane() % kChunks;
-    const auto plane_of = [](int64_t place) { return place & ((int64_t{1} << kRowBits) - 1); };
-    const auto row_of = [](int64_t place) { return static_cast<int>(place >> kRowBits); };
     const auto to = [&](int row) {
       return stage + (kKeys ? key_chunk(row, c) : kCodesBytes / 16 + value_chunk(row, c)) * 16;
     };

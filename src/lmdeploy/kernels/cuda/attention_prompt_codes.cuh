@@ -37,7 +37,10 @@ struct PromptCodes {
     const int2 place = rows[row];
     float x[kDim / 2];
     read_half(a, place, half, x);
-    if constexpr (kBits == 4) turn(x, half);
+    if constexpr (kBits == 4) {  // as keys are, but for the factor
+      turn_elements(x);
+      turn_with_lane(x, 1);
+    }
     float most = 0;
 #pragma unroll
     for (int j = 0; j < kDim / 2; ++j)
@@ -70,22 +73,6 @@ struct PromptCodes {
       }
     }
   }
-  /// The row becomes H x (without the factor), as Kernels::kv_write() turns keys.
-  __device__ static void turn(float (&x)[kDim / 2], int half) {
-#pragma unroll
-    for (int h = 1; h < kDim / 2; h *= 2)
-#pragma unroll
-      for (int j = 0; j < kDim / 2; ++j)
-        if ((j & h) == 0) {
-          const float sum = x[j] + x[j + h], difference = x[j] - x[j + h];
-          x[j] = sum, x[j + h] = difference;
-        }
-#pragma unroll
-    for (int j = 0; j < kDim / 2; ++j) {
-      const float theirs = __shfl_xor_sync(~0u, x[j], 1);
-      x[j] = half == 0 ? x[j] + theirs : theirs - x[j];
-    }
-  }
 };
 
 /// The warpgroup that makes tiles of codes. A thread has one chunk of 16 bytes of some rows, of keys and of
@@ -103,7 +90,7 @@ class PromptCodes<T, kDim, kBits>::Reader {
         tile_(tile),
         keys_(keys),
         kv_head_(kv_head),
-        to_values_(a.codes.v_offset - a.codes.k_offset + kv_head * (a.codes.v_plane - a.codes.k_plane)),
+        to_values_(Format::to_values(a, kv_head)),
         memory_(memory),
         own_(thread() % kGroupThreads),
         chunk_(own_ % kChunks),
@@ -141,33 +128,27 @@ class PromptCodes<T, kDim, kBits>::Reader {
   }
   __device__ void start_tile(int first_key, int use) {
     auto& codes = memory_.source.codes[use % kAhead];
-    const std::byte* nans = reinterpret_cast<const std::byte*>(&kNaNs);
-    const auto plane_of = [&](int64_t place) {
-      return a_.cache + (place & ((int64_t{1} << Format::kRowBits) - 1));
-    };
-    const auto row_of = [](int64_t place) { return static_cast<int>(place >> Format::kRowBits); };
     // Where blocks are whole tiles, one look at the table tells all places.
-    const bool whole = a_.block_len % kTileKeys == 0;
-    const int64_t first = whole ? find(first_key) : Keys::kOutside;
+    const int64_t first = a_.block_len % kTileKeys == 0 ? find(first_key) : Keys::kOutside;
     const auto find_key = [&](int in_tile) {
-      if (!whole || first < 0) return find(first_key + in_tile);
-      return first + (int64_t{in_tile} << Format::kRowBits);
+      return first < 0 ? find(first_key + in_tile) : first + (int64_t{in_tile} << Format::kRowBits);
     };
+    const auto plane_of = [&](int64_t place) { return a_.cache + Format::plane_of(place); };
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int64_t place = find_key(row_ + i * kRowsAtOnce);
       const bool exists = place >= 0;
       const std::byte* from =
-          exists ? plane_of(place) + a_.codes.codes(row_of(place)) + chunk_ * 16 : a_.cache;
+          exists ? plane_of(place) + a_.codes.codes(Format::row_of(place)) + chunk_ * 16 : a_.cache;
       copy_async(&codes[0][i][own_], from, exists ? 16 : 0);
       copy_async(&codes[1][i][own_], exists ? from + to_values_ : from, exists ? 16 : 0);
     }
     const int in_tile = own_ % kTileKeys, key = first_key + in_tile;
     const bool is_key = own_ < kTileKeys;
     const int64_t place = key < keys_.first || key >= keys_.end ? Keys::kOutside : find_key(in_tile);
-    const std::byte* from = nans;
+    const std::byte* from = reinterpret_cast<const std::byte*>(&kNaNs);
     if (place >= 0)
-      from = plane_of(place) + (is_key ? 0 : to_values_) + a_.codes.params(row_of(place), is_key);
+      from = plane_of(place) + (is_key ? 0 : to_values_) + a_.codes.params(Format::row_of(place), is_key);
     uint2* to = &memory_.source.params[use % (kAhead + 1)][is_key ? 0 : 1][in_tile];
     if (is_key)
       copy_few_async<kKeyParts * 4>(to, from, place != Keys::kOutside);

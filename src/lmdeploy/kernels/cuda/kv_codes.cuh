@@ -5,6 +5,28 @@
 
 namespace lmdeploy::cuda {
 
+/// Keys are turned (KvLayout::turned_run): x becomes H x, but for a factor. Within elements that follow each
+/// other; then with those of the lane whose number differs in bit `other`. `mask`: all lanes that call it.
+template <int kCount>
+__device__ void turn_elements(float (&x)[kCount]) {
+#pragma unroll
+  for (int h = 1; h < kCount; h *= 2)
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if ((i & h) == 0) {
+        const float sum = x[i] + x[i + h], difference = x[i] - x[i + h];
+        x[i] = sum, x[i + h] = difference;
+      }
+}
+template <int kCount>
+__device__ void turn_with_lane(float (&x)[kCount], int other, unsigned mask = ~0u) {
+#pragma unroll
+  for (float& own : x) {
+    const float theirs = __shfl_xor_sync(mask, own, other);
+    own = (static_cast<int>(threadIdx.x) & other) == 0 ? own + theirs : theirs - own;
+  }
+}
+
 /// What the elements of a part of a row span.
 struct Span {
   float low = INFINITY, high = -INFINITY;

@@ -68,6 +68,7 @@ struct CodePlace {
         turned_run(static_cast<int>(cache.layout.turned_run())),
         max_code(static_cast<int>(cache.layout.max_code())) {}
 
+  __device__ bool has(int64_t slot) const { return slot >= 0 && slot < num_blocks * block_len; }
   /// A head's plane in its block.
   __device__ int64_t plane(int64_t block, int head, bool is_key) const {
     return block * block_bytes + (is_key ? k_offset + head * k_plane : v_offset + head * v_plane);

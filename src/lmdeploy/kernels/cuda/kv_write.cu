@@ -89,7 +89,7 @@ __global__ void kv_write_codes_kernel(std::byte* cache, CodePlace place, Rows<co
   float* x = rows + warp * place.head_dim;
   for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
     const int64_t slot = slots[t];
-    if (slot < 0 || slot >= place.num_blocks * place.block_len) continue;  // never write outside the pool
+    if (!place.has(slot)) continue;  // never write outside the pool
     const T* from = (is_key ? k : v).row(t) + head * place.head_dim;
     for (int i = lane(); i < place.head_dim; i += 32) x[i] = to_float(from[i]);
     __syncwarp();

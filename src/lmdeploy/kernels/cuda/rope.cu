@@ -174,22 +174,11 @@ __global__ void wide_rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Ro
 template <int kDim>
 __device__ void turn_key(float (&x)[2][8], unsigned mask) {
 #pragma unroll
-  for (int h = 1; h < 8; h *= 2)
+  for (float(&half)[8] : x) {
+    turn_elements(half);
 #pragma unroll
-    for (int i = 0; i < 16; ++i)
-      if ((i & h) == 0) {
-        float &low = x[i / 8][i % 8], &high = x[i / 8][i % 8 + h];
-        const float a = low, b = high;
-        low = __fadd_rn(a, b), high = __fsub_rn(a, b);
-      }
-#pragma unroll
-  for (int other = 1; other < kDim / 16; other *= 2)
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      float& own = x[i / 8][i % 8];
-      const float theirs = __shfl_xor_sync(mask, own, other);
-      own = (static_cast<int>(threadIdx.x) & other) == 0 ? __fadd_rn(own, theirs) : __fsub_rn(theirs, own);
-    }
+    for (int other = 1; other < kDim / 16; other *= 2) turn_with_lane(half, other, mask);
+  }
   const float factor = __fdiv_rn(1, __fsqrt_rn(static_cast<float>(kDim)));
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -203,8 +192,8 @@ template <int kDim>
 __device__ void write_row_codes(std::byte* plane, const CodePlace& place, int row, bool is_key, int j,
                                 float (&x)[2][8], unsigned mask) {
   constexpr int kLanes = kDim / 16;
-  const bool in_4_bits = place.row_bytes < kDim, two_parts = is_key && place.key_parts == 2;
-  if (is_key && in_4_bits) turn_key<kDim>(x, mask);
+  const bool in_4_bits = place.row_bytes < kDim, two_parts = is_key && in_4_bits;
+  if (two_parts) turn_key<kDim>(x, mask);
   Span spans[2];
 #pragma unroll
   for (int i = 0; i < 16; ++i) spans[i / 8].add(x[i / 8][i % 8]);
@@ -251,8 +240,7 @@ __global__ void rope_codes_kernel(Rows<T> x, Rows<const Table> table, Rows<const
       pairs.store(from);
     }
     const int64_t slot = slots[t];
-    if (is_query || slot < 0 || slot >= place.num_blocks * place.block_len)
-      continue;  // never outside the pool
+    if (is_query || !place.has(slot)) continue;  // never write outside the pool
     float elements[2][8];
 #pragma unroll
     for (int i = 0; i < 8; ++i)
@@ -277,6 +265,17 @@ bool is_all_wide(ConstTensorView x, ConstTensorView v, const KvCacheView& cache,
                  int64_t half) {
   return x.dtype() != DType::kF32 && half % 8 == 0 && half > 0 && o.first % 8 == 0 && o.head_dim % 8 == 0 &&
          is_wide(x, x.cols()) && is_wide(v, v.cols()) && reinterpret_cast<uintptr_t>(cache.data) % 16 == 0;
+}
+
+/// body(type of x, type of the table): that of x or the wide one.
+template <typename Body>
+void with_table_type(ConstTensorView x, ConstTensorView table, const Body& body) {
+  with_type(x.dtype(), [&]<typename T>(Type<T> type) {
+    if (table.dtype() == x.dtype())
+      body(type, type);
+    else
+      body(type, Type<float>());
+  });
 }
 
 }  // namespace
@@ -316,12 +315,7 @@ void CudaKernels::do_rope_kv_write(TensorView x, ConstTensorView table, RopeOpti
            reinterpret_cast<T*>(cache.data), KvPlace(cache, layer), slots.row<int64_t>(0), x.rows(),
            static_cast<int>(q_heads), static_cast<int>(l.num_kv_heads), static_cast<int>(half), options);
   };
-  with_type(x.dtype(), [&]<typename T>(Type<T> type) {
-    if (table.dtype() == x.dtype())
-      run(type, type);
-    else
-      run(type, Type<float>());  // the wide dtype
-  });
+  with_table_type(x, table, run);
   check_launch("rope_kv_write", x.shape());
 }
 
@@ -337,12 +331,7 @@ void CudaKernels::rope_write_codes(TensorView x, ConstTensorView table, const Kv
            cache.data, CodePlace(cache, layer), slots.row<int64_t>(0), x.rows(), static_cast<int>(q_heads),
            static_cast<int>(l.num_kv_heads));
   };
-  with_type(x.dtype(), [&]<typename T>(Type<T> type) {
-    if (table.dtype() == x.dtype())
-      run(type, type);
-    else
-      run(type, Type<float>());  // the wide dtype
-  });
+  with_table_type(x, table, run);
   check_launch("rope_kv_write", x.shape());
 }
 
@@ -353,12 +342,7 @@ void CudaKernels::do_rope(TensorView x, ConstTensorView table, RopeOptions optio
     launch(rope_kernel<T, Table>, grid, kThreads, 0, stream_, rows_of<T>(x), rows_of<Table>(table), x.rows(),
            static_cast<int>(heads), static_cast<int>(half), options);
   };
-  with_type(x.dtype(), [&]<typename T>(Type<T> type) {
-    if (table.dtype() == x.dtype())
-      run(type, type);
-    else
-      run(type, Type<float>());  // the wide dtype
-  });
+  with_table_type(x, table, run);
   check_launch("rope", x.shape());
 }
 

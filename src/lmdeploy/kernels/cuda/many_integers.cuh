@@ -89,8 +89,7 @@ __global__ __launch_bounds__(ManyBlock::kThreads,
   }
   wait_for_copies<0>();
   __syncthreads();
-  finish_block<T, ManyBlock, kTokenTiles, kGlu>(a, activation, splits, row_block, split, row_block, 0, sums,
-                                                memory);
+  finish_block<T, ManyBlock, kTokenTiles, kGlu>(a, activation, splits, split, row_block, sums, memory);
 #endif
 }
 

@@ -27,11 +27,11 @@ struct RowBlock {
 /// Where blocks that share columns meet.
 struct Splits {
   int count;
-  float* sums;        // [places][count][sums of a block]
-  int32_t* arrivals;  // at each place; 0 before and after
+  float* sums;        // [row blocks][count][sums of a block]
+  int32_t* arrivals;  // at each row block; 0 before and after
 
-  int64_t bytes(int64_t places, int sums_of_block) const {
-    return count == 1 ? 0 : places * count * sums_of_block * int64_t{sizeof(float)};
+  int64_t bytes(int64_t row_blocks, int sums_of_block) const {
+    return count == 1 ? 0 : row_blocks * count * sums_of_block * int64_t{sizeof(float)};
   }
 };
 
@@ -99,19 +99,18 @@ __device__ void put_sums(const float (&sums)[kTokenTiles][4], float* to) {
 /// What a block does with its sums, which lie as mma() leaves them: meets those that share its rows, stores
 /// the outputs. `memory`: the block's, for [8 * kTokenTiles][Block::kRows] numbers.
 template <typename T, typename Block, int kTokenTiles, bool kGlu>
-__device__ void finish_block(const FewTokensArgs& a, Activation activation, const Splits& splits, int place,
-                             int split, int row_block, int first_token, const float (&sums)[kTokenTiles][4],
-                             float4* memory) {
+__device__ void finish_block(const FewTokensArgs& a, Activation activation, const Splits& splits, int split,
+                             int row_block, const float (&sums)[kTokenTiles][4], float4* memory) {
   constexpr int kTokens = 8 * kTokenTiles, kRows = Block::kRows, kSums = kTokens * kRows;
   auto* shared = reinterpret_cast<float*>(memory);
-  float* parts = splits.sums + int64_t{place} * splits.count * kSums;
+  float* parts = splits.sums + int64_t{row_block} * splits.count * kSums;
   put_sums<kRows>(sums, splits.count == 1 ? shared : parts + split * kSums);
   if (splits.count > 1) {
-    if (!is_last_of<Block>(splits.arrivals[place], splits.count)) return;
+    if (!is_last_of<Block>(splits.arrivals[row_block], splits.count)) return;
     add_parts<kSums, Block::kThreads>(reinterpret_cast<const float4*>(parts), splits.count, memory);
   }
   sync_block<Block>();
-  const Work work = {nullptr, a.bias, first_token, min(first_token + kTokens, a.tokens)};
+  const Work work = {nullptr, a.bias, 0, min(kTokens, a.tokens)};
   store<kGlu, kTokens, Block::template kOutputs<kGlu>, T>(
       a, work, activation, row_block * Block::template kOutputs<kGlu>,
       [&](int token, int at) { return shared[token * kRows + at]; }, Block::kThreads);

@@ -115,18 +115,12 @@ class CudaRanksTest : public ::testing::TestWithParam<RanksCase> {
 
 // One row; a prefill's rows; sizes about the borders of packs and pieces, and none of them.
 TEST_P(CudaRanksTest, SumsOfAllSizesAndTypes) {
+  constexpr std::pair<int64_t, int64_t> kSizes[] = {
+      {1, 1}, {1, 7}, {1, 4096}, {3, 1031}, {4, 8192}, {5, 8192}, {700, 4096}, {601, 1031}, {1100, 4096}};
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     Ranks ranks(GetParam().devices, dtype, {.timeout = kLong});
     uint64_t seed = 0;
-    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{1, 1},
-                                                                             {1, 7},
-                                                                             {1, 4096},
-                                                                             {3, 1031},
-                                                                             {4, 8192},
-                                                                             {5, 8192},
-                                                                             {700, 4096},
-                                                                             {601, 1031},
-                                                                             {1100, 4096}}) {
+    for (const auto& [rows, cols] : kSizes) {
       SCOPED_TRACE(cat(dtype, " ", rows, " x ", cols));
       std::vector<Tensor> x, got(num_ranks());
       for (size_t rank = 0; rank < num_ranks(); ++rank) x.push_back(random_tensor(++seed, dtype, rows, cols));

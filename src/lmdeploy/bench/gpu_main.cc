@@ -47,9 +47,12 @@ CLI::Option* add_numbers(CLI::App& block, const std::string& name, std::vector<T
       ->capture_default_str();
 }
 
-void add_number(CLI::App& block, const std::string& name, auto& value, const std::string& help, auto min,
-                auto max) {
-  block.add_option(name, value, help)->type_name("N")->check(CLI::Range(min, max))->capture_default_str();
+CLI::Option* add_number(CLI::App& block, const std::string& name, auto& value, const std::string& help,
+                        auto min, auto max) {
+  return block.add_option(name, value, help)
+      ->type_name("N")
+      ->check(CLI::Range(min, max))
+      ->capture_default_str();
 }
 
 void add_kinds(CLI::App& block, const std::string& name, std::vector<DType>& kinds, const std::string& help,
@@ -145,8 +148,8 @@ void add_trace_blocks(CLI::App& program, Command& c) {
 
 void add_options(CLI::App& program, Command& command) {
   program.add_flag("--deterministic", command.deterministic, "Products sum each row in one order");
-  add_number(program, "--tp", command.tp, "GPUs that share each model", 1, 16);
-  program.add_flag("--nccl", command.ranks.nccl, "They add up long sums by NCCL");
+  CLI::Option* tp = add_number(program, "--tp", command.tp, "GPUs that share each model", 1, 16);
+  program.add_flag("--nccl", command.ranks.nccl, "They add up long sums by NCCL")->needs(tp);
   program.add_option("--json", command.json, "A line of JSON for each result")->type_name("FILE");
   program.require_subcommand(0, 1);
   program.add_subcommand("ceilings", "What the card can do: reads, copy, products, kernels of a graph")

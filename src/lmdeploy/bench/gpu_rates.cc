@@ -330,11 +330,11 @@ int main(int argc, char** argv) try {
     rates.attention(40, 1024, 1, kv_dtype);
     rates.attention(64, 1024, 1, kv_dtype);
     rates.attention(256, 1024, 1, kv_dtype);
-    rates.attention(64, 1024, 1, kv_dtype, 32);  // no heads share keys
-    rates.attention(256, 384, 1, kv_dtype, 32);
+    rates.attention(64, 1024, 1, kv_dtype, lmdeploy::kNumHeads);  // no heads share keys
+    rates.attention(256, 384, 1, kv_dtype, lmdeploy::kNumHeads);
     rates.attention(1, 2048, 2048, kv_dtype);
     rates.attention(1, 8192, 8192, kv_dtype);
-    rates.attention(16, 256, 256, kv_dtype, 32);
+    rates.attention(16, 256, 256, kv_dtype, lmdeploy::kNumHeads);
     rates.attention(1, 8192, 512, kv_dtype);
     rates.attention(8, 512, 512, kv_dtype);
   }

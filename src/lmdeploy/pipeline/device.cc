@@ -129,7 +129,7 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkp
 
 std::vector<std::unique_ptr<Kernels>> make_rank_kernels(const PipelineConfig& config,
                                                         const Checkpoint& checkpoint) {
-  const auto threads = std::make_shared<ThreadPool>(config.num_threads);
+  const auto threads = make_threads(config.num_threads);
   const DType dtype = cuda_dtype(config.dtype, checkpoint);
   std::vector<std::unique_ptr<Kernels>> kernels;
   for (const CudaDevice& device : cuda_status().devices) {

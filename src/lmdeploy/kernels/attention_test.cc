@@ -361,17 +361,19 @@ std::vector<AttentionCase> shape_cases() {
 
 class AttentionTest : public ::testing::TestWithParam<std::tuple<Backend, DType, AttentionCase>> {};
 
-// Prompts over codes are products of f16 on a GPU: queries, keys and values are rounded to it. A score's
-// roundings are a normal sum with a deviation of 1.8 eps, rarely beyond 8 eps, which moves at most a quarter
-// of the weight by 6; a value's is at most 3 eps.
+// Over codes a GPU multiplies f16: weights and values are rounded to it, each of them by half of eps, at most
+// 6 of a value less its min; in 4 bits queries too, and for prompts queries, keys and values. A score's
+// roundings are a normal sum then with a deviation of 1.8 eps, rarely beyond 8 eps, which moves at most a
+// quarter of the weight by 6; a value's is at most 3 eps.
 double f16_bound(const AttentionCase& c, DType cache, Backend backend) {
   constexpr int64_t kLeastRows = 32;  // that the kernel of prompts takes of a sequence
   const bool has_kernel = is_cuda(backend) && dtype_of(backend) != DType::kF32 && !is_float(cache) &&
                           (c.head_dim == 64 || c.head_dim == 128);
+  if (!has_kernel) return 0;
   const int64_t group = c.num_heads / c.num_kv_heads;
   const bool has_prompt =
       std::ranges::any_of(c.sequences, [&](const Sequence& s) { return s.rows * group >= kLeastRows; });
-  return has_kernel && has_prompt ? 15 * epsilon(DType::kF16) : 0;
+  return (has_prompt || cache == DType::kU4 ? 15 : 6) * epsilon(DType::kF16);
 }
 
 // Values are in [-3, 3] and weights sum to 1. A score is a sum of head_dim products of at most 9 (at most two

@@ -1,7 +1,8 @@
 // A cache in codes as attention_tiled.cuh reads it. Codes are whole numbers, which both 16-bit types hold
-// exactly: they are what is multiplied. A key's scale and min join its finished products (q . (scale * code +
-// min) = scale * (q . code) + min * sum(q)), a value's scale its weight, and the mins of the values are added
-// up beside them. Codes become numbers in registers, on the way from shared memory to the product.
+// exactly. Keys' are what is multiplied: a key's scale and min join its finished products (q . (scale * code
+// + min) = scale * (q . code) + min * sum(q)). A value is scale * code, rounded to f16, and its weight f16
+// too; the mins are added up beside them. Codes become numbers in registers, on the way from shared memory to
+// the product.
 #pragma once
 
 #include "lmdeploy/kernels/cuda/attention_rows.cuh"
@@ -10,11 +11,10 @@
 namespace lmdeploy::cuda {
 namespace {
 
-template <typename T>
-__device__ uint32_t subtract(uint32_t a, uint32_t b) {
-  using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-  const Pair result = __hsub2(*reinterpret_cast<const Pair*>(&a), *reinterpret_cast<const Pair*>(&b));
-  return *reinterpret_cast<const uint32_t*>(&result);
+__device__ inline __half2 as_halves(uint32_t bits) { return *reinterpret_cast<const __half2*>(&bits); }
+__device__ inline uint32_t bits_of(__half2 halves) { return *reinterpret_cast<const uint32_t*>(&halves); }
+__device__ inline uint32_t subtract(uint32_t a, uint32_t b) {
+  return bits_of(__hsub2(as_halves(a), as_halves(b)));
 }
 
 /// Zero, but the compiler does not know it. A constant with it added stays in a register, where the other one
@@ -23,33 +23,59 @@ __device__ inline uint32_t hidden_zero(const AttentionArgs& a) {
   return static_cast<uint32_t>(a.num_seqs) >> 31;
 }
 
-/// Bytes `first` and `second` of a word as two numbers. `zero`: 0, perhaps a hidden one.
-template <typename T>
-__device__ uint32_t bytes_of(uint32_t word, int first, int second, uint32_t zero = 0) {
+/// Bytes `first` and `second` of a word as two numbers: 1024 + byte, less 1024. `zero`: 0, perhaps a hidden
+/// one.
+__device__ inline uint32_t bytes_of(uint32_t word, int first, int second, uint32_t zero = 0) {
   const auto order = static_cast<unsigned>(0x4040 | second << 8 | first);
-  if constexpr (std::is_same_v<T, __half>) {  // 1024 + byte, less 1024
-    return subtract<T>(__byte_perm(word, 0x64646464 + zero, order), 0x64006400);
-  } else {
-    // A byte b behind the bits of 128 is 128 + b, or 2b if its highest bit is in the exponent: b is the less
-    // of that minus 128 and half of it, each of them exact.
-    const uint32_t bits = __byte_perm(word, 0x43434343 + zero, order);
-    const auto& x = *reinterpret_cast<const __nv_bfloat162*>(&bits);
-    const __nv_bfloat162 b =
-        __hmin2(__hsub2(x, __nv_bfloat162(128, 128)), __hmul2(x, __nv_bfloat162(0.5f, 0.5f)));
-    return *reinterpret_cast<const uint32_t*>(&b);
-  }
+  return subtract(__byte_perm(word, 0x64646464 + zero, order), 0x64006400);
 }
 
 /// The low (kHigh: high) four bits of bytes 0 and 2 of a word as two numbers.
-template <typename T, bool kHigh>
+template <bool kHigh>
 __device__ uint32_t nibbles_of(uint32_t word, uint32_t zero = 0) {
-  if constexpr (!std::is_same_v<T, __half>)  // 128: a step is 1
-    return subtract<T>((word >> (kHigh ? 4 : 0) & 0x000f000f) | (0x43004300 + zero), 0x43004300);
-  else if constexpr (kHigh)  // 64: a step is 1/16
-    return subtract<T>((word & 0x00f000f0) | (0x54005400 + zero), 0x54005400);
+  if constexpr (kHigh)  // 64: a step is 1/16
+    return subtract((word & 0x00f000f0) | (0x54005400 + zero), 0x54005400);
   else  // 1024
-    return subtract<T>((word & 0x000f000f) | (0x64006400 + zero), 0x64006400);
+    return subtract((word & 0x000f000f) | (0x64006400 + zero), 0x64006400);
 }
+
+/// Scales of the values of two keys that follow each other. A code's bits behind those of a large number are
+/// that number and the code: what the large one is too much is taken off in the multiply-add that makes scale
+/// * code.
+struct ValueScales {
+  static constexpr float kLarge =
+      32;  // such a scale is divided by this, and its key's weight multiplied with it
+  uint32_t scale, offset, high_offset;
+
+  /// A key whose scale is not finite has NaN for a min: that is enough.
+  __device__ explicit ValueScales(const Pack<__half2, 2>& params) {
+    const __half2 given = __lows2half2(params.values[0], params.values[1]);
+    const uint32_t large = __hge2_mask(given, __float2half2_rn(kLarge)),
+                   finite = __hle2_mask(given, __float2half2_rn(65504));
+    const uint32_t less = bits_of(__hmul2(given, __float2half2_rn(1 / kLarge)));
+    scale = ((less & large) | (bits_of(given) & ~large)) & finite;
+    offset = bits_of(__hmul2(as_halves(scale), __float2half2_rn(-1024)));
+    high_offset = bits_of(__hmul2(as_halves(scale), __float2half2_rn(-64)));
+  }
+  __device__ static float weight_factor(float scale) { return scale >= kLarge ? kLarge : 1; }
+
+  __device__ uint32_t of_bytes(uint32_t word, int first, int second, uint32_t zero) const {
+    return add(__byte_perm(word, 0x64646464 + zero, static_cast<unsigned>(0x4040 | second << 8 | first)),
+               offset);
+  }
+  template <bool kHigh>
+  __device__ uint32_t of_nibbles(uint32_t word, uint32_t zero) const {
+    if constexpr (kHigh)  // 64: a step is 1/16
+      return add((word & 0x00f000f0) | (0x54005400 + zero), high_offset);
+    else
+      return add((word & 0x000f000f) | (0x64006400 + zero), offset);
+  }
+
+ private:
+  __device__ uint32_t add(uint32_t number, uint32_t less) const {
+    return bits_of(__hfma2(as_halves(number), as_halves(scale), as_halves(less)));
+  }
+};
 
 /// A factor, a power of two, that brings the largest of a row's finite numbers near the end of f16's range:
 /// elements of other types can be multiplied as f16, then, and what is lost is 2^-39 of the largest one.
@@ -177,11 +203,11 @@ struct Codes {
   }
 
   /// A lane's part of query rows l/4 and, for kRows = 2, l/4 + 8, in the order in which it has a key's codes:
-  /// as f16 in units of `unit`, turned and to twice 16 bits in u4.
+  /// as f16 in units of `unit`; turned in u4, which rounds them: 2^-12 of each, where a code is off by 2^-5.
   template <int kRows>
   struct QueryRows {
     static constexpr int kSteps = kDim / 16;
-    uint32_t parts[kSteps][2 * kRows], low[kBits == 4 ? kSteps : 1][2 * kRows];
+    uint32_t parts[kSteps][2 * kRows];
     float sums[kRows][kKeyParts], unit[kRows];
 
     __device__ QueryRows(const AttentionArgs& a, const AttentionTile& tile, const LaneRows& rows) {
@@ -253,15 +279,15 @@ struct Codes {
       for (int half = 0; half < 2; ++half) {
         float sum = 0;
 #pragma unroll
-        for (int j = 0; j < kEach; ++j) sum += x[half][j] *= range.factor;
+        for (int j = 0; j < kEach; ++j)
+          sum += x[half][j] = __half2float(__float2half_rn(__fmul_rn(x[half][j], range.factor)));
         sums[i][half] = over_lanes(sum);
 #pragma unroll
         for (int s = 0; s < kEach / 4; ++s)
 #pragma unroll
           for (int odd = 0; odd < 2; ++odd)
-            split_weights<__half>(x[half][4 * s + odd], x[half][4 * s + odd + 2],
-                                  parts[half * kEach / 4 + s][odd * kRows + i],
-                                  low[half * kEach / 4 + s][odd * kRows + i]);
+            parts[half * kEach / 4 + s][odd * kRows + i] =
+                pack<__half>(x[half][4 * s + odd], x[half][4 * s + odd + 2]);
       }
     }
   };
@@ -294,8 +320,8 @@ struct Codes {
               *reinterpret_cast<const Pack<uint32_t, 4>*>(tile + key_chunk(key, g * 4 + lane() % 4) * 16);
 #pragma unroll
           for (int s = 0; s < 4; ++s)
-            mma<__half>(products[0], q.parts[g * 4 + s], bytes_of<__half>(words.values[s], 0, 1),
-                        bytes_of<__half>(words.values[s], 2, 3));
+            mma<__half>(products[0], q.parts[g * 4 + s], bytes_of(words.values[s], 0, 1),
+                        bytes_of(words.values[s], 2, 3));
         }
       } else {
         constexpr int kWords = kDim / 32;
@@ -304,12 +330,10 @@ struct Codes {
 #pragma unroll
         for (int s = 0; s < kWords; ++s) {
           const uint32_t even = words.values[s], odd = even >> 8;
-          uint32_t b0 = nibbles_of<__half, false>(even), b1 = nibbles_of<__half, false>(odd);
+          uint32_t b0 = nibbles_of<false>(even), b1 = nibbles_of<false>(odd);
           mma<__half>(products[0], q.parts[s], b0, b1);
-          mma<__half>(products[0], q.low[s], b0, b1);
-          b0 = nibbles_of<__half, true>(even), b1 = nibbles_of<__half, true>(odd);
+          b0 = nibbles_of<true>(even), b1 = nibbles_of<true>(odd);
           mma<__half>(products[1], q.parts[kWords + s], b0, b1);
-          mma<__half>(products[1], q.low[kWords + s], b0, b1);
         }
       }
       const auto params = *reinterpret_cast<const Pack<__half2, 2 * kKeyParts>*>(
@@ -337,7 +361,9 @@ struct Codes {
     sums.key_weights[i][1] = __fadd_rn(sums.key_weights[i][1], second);
     sums.key_mins[i][0] = __fadd_rn(sums.key_mins[i][0], times(first, a.y));
     sums.key_mins[i][1] = __fadd_rn(sums.key_mins[i][1], times(second, b.y));
-    split_weights<T>(times(first, a.x), times(second, b.x), high, low);
+    high = pack<__half>(__fmul_rn(first, ValueScales::weight_factor(a.x)),
+                        __fmul_rn(second, ValueScales::weight_factor(b.x)));
+    low = 0;
   }
 
   /// Scale and min of a key's value.
@@ -345,23 +371,30 @@ struct Codes {
     return __half22float2(
         *reinterpret_cast<const __half2*>(tile + kValueParams + key * KvLayout::kParamBytes));
   }
+  /// Of keys `key`, which is even, and key + 1.
+  __device__ static ValueScales value_scales(const std::byte* tile, int key) {
+    return ValueScales(
+        *reinterpret_cast<const Pack<__half2, 2>*>(tile + kValueParams + key * KvLayout::kParamBytes));
+  }
 
-  /// Numbers of a word of two keys' values: bytes 0 and 2, then in u4 their high bits, or with `odd` bytes 1
+  /// Values of a word of two keys' codes: bytes 0 and 2, then in u4 their high bits, or with `odd` bytes 1
   /// and 3.
   template <bool kHigh>
-  __device__ static uint32_t value_codes(uint32_t word, bool odd, uint32_t zero = 0) {
+  __device__ static uint32_t values_of(const ValueScales& scales, uint32_t word, bool odd,
+                                       uint32_t zero = 0) {
     if constexpr (kBits == 8)
-      return odd ? bytes_of<T>(word, 1, 3, zero) : bytes_of<T>(word, 0, 2, zero);
+      return odd ? scales.of_bytes(word, 1, 3, zero) : scales.of_bytes(word, 0, 2, zero);
     else
-      return nibbles_of<T, kHigh>(odd ? word >> 8 : word, zero);
+      return scales.of_nibbles<kHigh>(odd ? word >> 8 : word, zero);
   }
 
   template <bool kEdge, int kCols>
-  __device__ static void multiply_values(cuda::Sums<kCols>& sums, const uint32_t (&high)[4],
-                                         const uint32_t (&low)[4], const std::byte* tile, int k, int first_n,
+  __device__ static void multiply_values(cuda::Sums<kCols>& sums, const uint32_t (&weights)[4],
+                                         const uint32_t (&)[4], const std::byte* tile, int k, int first_n,
                                          const LaneRows&, int) {
     constexpr int kTiles = kCols / 8, kEach = kTiles < kOfChunk ? kTiles : kOfChunk;
-    const int key = k * 16 + lane() % 16;
+    const int key = k * 16 + lane() % 16, lane_key = k * 16 + lane() % 4 * 2;
+    const ValueScales scales[2] = {value_scales(tile, lane_key), value_scales(tile, lane_key + 8)};
 #pragma unroll
     for (int n = 0; n < kTiles; n += kEach) {
       const int chunk = (first_n + n) / kOfChunk;
@@ -372,10 +405,9 @@ struct Codes {
         const int which = (first_n + n + j) % kOfChunk;
         uint32_t b[2];
         for (int i = 0; i < 2; ++i)
-          b[i] = which < 2 ? value_codes<false>(codes[i], which % 2 != 0)
-                           : value_codes<true>(codes[i], which % 2 != 0);
-        mma<T>(sums.values[n + j], high, b[0], b[1]);
-        mma<T>(sums.values[n + j], low, b[0], b[1]);
+          b[i] = which < 2 ? values_of<false>(scales[i], codes[i], which % 2 != 0)
+                           : values_of<true>(scales[i], codes[i], which % 2 != 0);
+        mma<__half>(sums.values[n + j], weights, b[0], b[1]);
       }
     }
   }
@@ -449,9 +481,8 @@ struct Codes {
         const auto a = words(key), b = words(other);
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
-          const uint32_t codes[4] = {
-              bytes_of<__half>(a.values[s], 0, 1, zero), bytes_of<__half>(b.values[s], 0, 1, zero),
-              bytes_of<__half>(a.values[s], 2, 3, zero), bytes_of<__half>(b.values[s], 2, 3, zero)};
+          const uint32_t codes[4] = {bytes_of(a.values[s], 0, 1, zero), bytes_of(b.values[s], 0, 1, zero),
+                                     bytes_of(a.values[s], 2, 3, zero), bytes_of(b.values[s], 2, 3, zero)};
           mma<__half>(products[0], codes, q.parts[g * 4 + s][0], q.parts[g * 4 + s][1]);
         }
       }
@@ -463,13 +494,11 @@ struct Codes {
       };
       const auto a = words(key), b = words(other);
       const auto multiply = [&]<bool kHigh>(std::bool_constant<kHigh>, int s) {
-        const uint32_t codes[4] = {nibbles_of<__half, kHigh>(a.values[s], zero),
-                                   nibbles_of<__half, kHigh>(b.values[s], zero),
-                                   nibbles_of<__half, kHigh>(a.values[s] >> 8, zero),
-                                   nibbles_of<__half, kHigh>(b.values[s] >> 8, zero)};
+        const uint32_t codes[4] = {nibbles_of<kHigh>(a.values[s], zero), nibbles_of<kHigh>(b.values[s], zero),
+                                   nibbles_of<kHigh>(a.values[s] >> 8, zero),
+                                   nibbles_of<kHigh>(b.values[s] >> 8, zero)};
         constexpr int kFirst = kHigh ? kWords : 0;
         mma<__half>(products[kHigh], codes, q.parts[kFirst + s][0], q.parts[kFirst + s][1]);
-        mma<__half>(products[kHigh], codes, q.low[kFirst + s][0], q.low[kFirst + s][1]);
       };
 #pragma unroll
       for (int s = 0; s < kWords; ++s) {
@@ -493,10 +522,10 @@ struct Codes {
   /// values[m] += the tile's values of 16 keys, from 16 * k on, * their weights for the rows, [i] being of
   /// keys 8 * i on as mma() takes its second factor. values[m] has columns column_at(2 * m + {0, 1}, l/4) of
   /// rows l%4*2 + {0, 1}.
-  __device__ static void multiply_values_by_few(float (&values)[kDim / 16][4], const uint32_t (&high)[2],
-                                                const uint32_t (&low)[2], const std::byte* tile, int k,
-                                                uint32_t zero) {
-    const int key = k * 16 + lane() % 16;
+  __device__ static void multiply_values_by_few(float (&values)[kDim / 16][4], const uint32_t (&weights)[2],
+                                                const std::byte* tile, int k, uint32_t zero) {
+    const int key = k * 16 + lane() % 16, lane_key = k * 16 + lane() % 4 * 2;
+    const ValueScales first = value_scales(tile, lane_key), second = value_scales(tile, lane_key + 8);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; chunk += 2) {
       uint32_t words[4];  // of either chunk: keys 0 to 7 and 8 to 15
@@ -504,13 +533,11 @@ struct Codes {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const auto multiply = [&]<bool kHigh>(std::bool_constant<kHigh>) {
-          const uint32_t codes[4] = {value_codes<kHigh>(words[2 * c], false, zero),
-                                     value_codes<kHigh>(words[2 * c], true, zero),
-                                     value_codes<kHigh>(words[2 * c + 1], false, zero),
-                                     value_codes<kHigh>(words[2 * c + 1], true, zero)};
-          float(&sum)[4] = values[(chunk + c) * (kOfChunk / 2) + kHigh];
-          mma<T>(sum, codes, high[0], high[1]);
-          mma<T>(sum, codes, low[0], low[1]);
+          const uint32_t numbers[4] = {values_of<kHigh>(first, words[2 * c], false, zero),
+                                       values_of<kHigh>(first, words[2 * c], true, zero),
+                                       values_of<kHigh>(second, words[2 * c + 1], false, zero),
+                                       values_of<kHigh>(second, words[2 * c + 1], true, zero)};
+          mma<__half>(values[(chunk + c) * (kOfChunk / 2) + kHigh], numbers, weights[0], weights[1]);
         };
         multiply(std::false_type{});
         if constexpr (kBits == 4) multiply(std::true_type{});

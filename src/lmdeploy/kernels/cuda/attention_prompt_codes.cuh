@@ -179,12 +179,10 @@ class PromptCodes<T, kDim, kBits>::Reader {
       }
   }
   /// Four numbers of a word's bytes, in order.
-  __device__ static uint2 bytes(uint32_t word) {
-    return {bytes_of<__half>(word, 0, 1), bytes_of<__half>(word, 2, 3)};
-  }
+  __device__ static uint2 bytes(uint32_t word) { return {bytes_of(word, 0, 1), bytes_of(word, 2, 3)}; }
   template <bool kHigh>
   __device__ static uint2 nibbles(uint32_t word) {
-    const uint32_t even = nibbles_of<__half, kHigh>(word), odd = nibbles_of<__half, kHigh>(word >> 8);
+    const uint32_t even = nibbles_of<kHigh>(word), odd = nibbles_of<kHigh>(word >> 8);
     return {__byte_perm(even, odd, 0x5410), __byte_perm(even, odd, 0x7632)};
   }
   /// scale * code + min of eight codes.

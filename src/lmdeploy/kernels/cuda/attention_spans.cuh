@@ -191,7 +191,7 @@ __device__ inline void find_few_max(const FewScores& scores, float (&max)[2]) {
 /// Weights of 16 keys whose scores are `scores`, as the second factor of the product with their values.
 template <typename Format>
 __device__ void weigh_few(const float (&scores)[4], const float (&reference)[2], const std::byte* tile,
-                          int key, FewSums<Format::kDim>& sums, uint32_t (&high)[2], uint32_t (&low)[2]) {
+                          int key, FewSums<Format::kDim>& sums, uint32_t (&packed)[2]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float2 params = Format::value_params(tile, key + half * 8 + lane() / 4);
@@ -201,10 +201,9 @@ __device__ void weigh_few(const float (&scores)[4], const float (&reference)[2],
       const float weight = exp2_fast(__fsub_rn(scores[half * 2 + i], reference[i]));
       sums.weights[i] = __fadd_rn(sums.weights[i], weight);
       sums.mins[i] = __fadd_rn(sums.mins[i], Format::times(weight, params.y));
-      weights[i] = Format::times(weight, params.x);
+      weights[i] = __fmul_rn(weight, ValueScales::weight_factor(params.x));
     }
-    split_weights<typename Format::T>(weights[0], weights[1], high[half], low[half]);
-    high[half] = transpose(high[half]), low[half] = transpose(low[half]);
+    packed[half] = transpose(pack<__half>(weights[0], weights[1]));
   }
 }
 
@@ -243,9 +242,9 @@ __device__ void attend_few(const AttentionArgs& a, const LaneRows& rows,
   for (int g = 0; g < kGroups; g += kAtOnce) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      uint32_t high[2], low[2];
-      weigh_few<Format>(scores[i], reference, tile, (g + i) * 16, sums, high, low);
-      Format::multiply_values_by_few(sums.values, high, low, tile, g + i, zero);
+      uint32_t weights[2];
+      weigh_few<Format>(scores[i], reference, tile, (g + i) * 16, sums, weights);
+      Format::multiply_values_by_few(sums.values, weights, tile, g + i, zero);
     }
     move_along();
   }

@@ -15,6 +15,10 @@ CoreDriver::CoreDriver(Model& model, const EngineConfig& config, Model* draft_mo
       config_(resolve_config(config, model, /*available_bytes=*/size_t{64} << 20, draft_model)),
       core_(model, *kernels_, config_, draft_model) {}
 
+CoreDriver::CoreDriver(Model& model, const EngineConfig& config, const Kernels& kernels)
+    : config_(resolve_config(config, model, /*available_bytes=*/size_t{64} << 20, nullptr)),
+      core_(model, kernels, config_) {}
+
 std::shared_ptr<Client> CoreDriver::submit(Request request) {
   auto client = std::make_shared<Client>();
   client->id = ++last_id_;

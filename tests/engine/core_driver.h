@@ -20,6 +20,8 @@ struct Client {
 class CoreDriver {
  public:
   CoreDriver(Model& model, const EngineConfig& config, Model* draft_model = nullptr);
+  /// With a back end of the caller's, which outlives the driver.
+  CoreDriver(Model& model, const EngineConfig& config, const Kernels& kernels);
 
   std::shared_ptr<Client> submit(Request request);
   void cancel(const Client& client) { commands_.emplace_back(CancelCommand{client.id}); }
@@ -36,7 +38,7 @@ class CoreDriver {
   bool has_work() const { return core_.has_work() || !commands_.empty(); }
 
  private:
-  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Kernels> kernels_;  // nullptr: the caller's
   EngineConfig config_;
   EngineCore core_;
   Commands commands_;

@@ -82,7 +82,19 @@ KvLayout FakeModel::kv_layout(DType, int64_t block_len) const {
       .dtype = DType::kF32, .num_layers = 1, .num_kv_heads = 1, .head_dim = kHeadDim, .block_len = block_len};
 }
 
-TensorView FakeModel::forward(const StepInput& input, const KvCacheView& cache) {
+// The ids of tokens that have just been drawn are nonsense in `token_ids`.
+StepInput FakeModel::with_drawn(StepInput input) {
+  if (input.draws.empty()) return input;
+  ids_.assign(input.token_ids.begin(), input.token_ids.end());
+  const Shape shape = {static_cast<int64_t>(ids_.size())};
+  drawing->take_drawn({reinterpret_cast<std::byte*>(ids_.data()), DType::kI32, shape},
+                      {reinterpret_cast<const std::byte*>(input.draws.data()), DType::kI32, shape});
+  input.token_ids = ids_;
+  return input;
+}
+
+TensorView FakeModel::forward(const StepInput& given, const KvCacheView& cache) {
+  const StepInput input = with_drawn(given);
   if (before_step) before_step(input);
   check_limits(input);
   next_row_ = 0;

@@ -51,6 +51,7 @@ class FakeModel : public Model {
   KvLayout kv_layout(DType dtype, int64_t block_len) const override;
   std::span<const KvGroup> kv_groups() const override { return groups_; }
   TensorView forward(const StepInput& input, const KvCacheView& cache) override;
+  bool takes_drawn_tokens() const override { return drawing != nullptr; }
   /// [rows, 2]: the number of tokens up to the row's, and the last of them.
   ConstTensorView hidden_states() const override { return hidden_.view().slice_rows(0, next_row_); }
   size_t weight_bytes() const override { return 0; }
@@ -65,6 +66,8 @@ class FakeModel : public Model {
   /// When set, names the next token of a history (-1 where no group sees it); its logit is the highest by
   /// far.
   std::function<int(std::span<const int> tokens)> script;
+  /// When set, tokens are taken from what it draws.
+  const Kernels* drawing = nullptr;
   /// Called before each step, in the engine's thread; may throw.
   std::function<void(const StepInput&)> before_step;
   /// The logits after this token are NaN.
@@ -74,6 +77,7 @@ class FakeModel : public Model {
 
  private:
   void check_limits(const StepInput& input) const;
+  StepInput with_drawn(StepInput input);
   struct History;
   /// What the slots of the first `count` tokens say, where some group sees them at token `count`.
   History read_history(const StepInput& input, const KvCacheView& cache, size_t s, int64_t count) const;
@@ -83,8 +87,9 @@ class FakeModel : public Model {
   FakeOptions options_;
   DecoderSpec spec_;
   std::vector<KvGroup> groups_;
-  Tensor logits_;  // [max_logit_rows, vocab_size]
-  Tensor hidden_;  // [max_logit_rows, 2]
+  std::vector<int32_t> ids_;  // of a step with draws
+  Tensor logits_;             // [max_logit_rows, vocab_size]
+  Tensor hidden_;             // [max_logit_rows, 2]
   int64_t next_row_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core_driver.h"
+#include "drawing_kernels.h"
 #include "fake_model.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/core/random.h"
@@ -41,7 +42,8 @@ bool fails_now() {
 namespace lmdeploy::testing {
 namespace {
 
-class OutOfMemory : public ::testing::TestWithParam<std::tuple<int64_t, GroupCase>> {
+/// How many allocations fail; the model; whether steps go ahead of their tokens.
+class OutOfMemory : public ::testing::TestWithParam<std::tuple<int64_t, GroupCase, bool>> {
  protected:
   void SetUp() override { set_log_level(LogLevel::kCritical); }  // every failure is logged
 
@@ -59,7 +61,8 @@ class OutOfMemory : public ::testing::TestWithParam<std::tuple<int64_t, GroupCas
     core.check_invariants();
   }
 
-  std::unique_ptr<Kernels> kernels_ = make_ref_kernels(std::make_shared<ThreadPool>(1));
+  std::unique_ptr<Kernels> ref_ = make_ref_kernels(std::make_shared<ThreadPool>(1));
+  DrawingKernels drawing_;
 };
 
 struct Reader {
@@ -90,13 +93,15 @@ Commands some_traffic(std::vector<Reader>& readers, Rng& rng, uint64_t& last_id)
 }
 
 TEST_P(OutOfMemory, EachRequestEndsOnceAndTheEngineGoesOn) {
-  const auto& [num_failures, groups] = GetParam();
+  const auto& [num_failures, groups, ahead] = GetParam();
   EngineConfig config = small_config();
   config.max_batch_size = 3;
   config.max_sessions = 2;
   config.enable_prefix_caching = true;
   FakeModel model({.windows = groups.windows});
-  EngineCore core(model, *kernels_, resolve_config(config, model, 1 << 26));
+  if (ahead) model.drawing = &drawing_;
+  const Kernels& kernels = ahead ? static_cast<const Kernels&>(drawing_) : *ref_;
+  EngineCore core(model, kernels, resolve_config(config, model, 1 << 26));
   std::vector<Reader> readers;
   int64_t num_ended = 0, num_out_of_memory = 0;
   uint64_t last_id = 0;
@@ -122,9 +127,11 @@ TEST_P(OutOfMemory, EachRequestEndsOnceAndTheEngineGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(FailuresInARow, OutOfMemory,
                          ::testing::Combine(::testing::Values(1, 2, 50),
-                                            ::testing::Values(kGroupCases[0], kGroupCases[3])),
+                                            ::testing::Values(kGroupCases[0], kGroupCases[3]),
+                                            ::testing::Bool()),
                          [](const auto& test) {
-                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name);
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param).name,
+                                      std::get<2>(test.param) ? "_ahead" : "");
                          });
 
 }  // namespace

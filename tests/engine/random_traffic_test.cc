@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core_driver.h"
+#include "drawing_kernels.h"
 #include "fake_model.h"
 #include "lmdeploy/core/random.h"
 
@@ -20,6 +21,7 @@ struct TrafficCase {
   bool prefix_caching;
   RopeSpec::Kind rope;
   int64_t num_guesses = 0;  // of a draft model
+  bool draws = false;       // as a device does: steps go ahead of their tokens
   bool crowded() const { return num_blocks < 20 && max_batch_size > 1; }
 };
 void PrintTo(const TrafficCase& c, std::ostream* out) { *out << c.name; }
@@ -45,8 +47,12 @@ class Traffic {
       : rng_(seed),
         model_(options_of(c, groups)),
         draft_model_(options_of(c, kGroupCases[0])),
-        driver_(model_, config_of(c, model_), c.num_guesses > 0 ? &draft_model_ : nullptr) {
+        driver_(c.draws
+                    ? CoreDriver(model_, config_of(c, model_), kernels_)
+                    : CoreDriver(model_, config_of(c, model_), c.num_guesses > 0 ? &draft_model_ : nullptr)) {
     guess_mostly_right(draft_model_, model_);
+    if (c.draws) model_.drawing = &kernels_;
+    kernels_.too_many_each = 13;
   }
 
   void run(int num_steps) {
@@ -231,6 +237,7 @@ class Traffic {
 
   Rng rng_;
   FakeModel model_, draft_model_;
+  DrawingKernels kernels_;
   CoreDriver driver_;
   std::vector<Flight> flights_;
   std::map<uint64_t, Conversation> conversations_;  // of idle sessions
@@ -271,6 +278,12 @@ INSTANTIATE_TEST_SUITE_P(
                           TrafficCase{"guesses", 200, 8, 64, true, kPlain, 5},
                           TrafficCase{"guesses_tiny_pool", 12, 6, 16, true, kPlain, 3},
                           TrafficCase{"guesses_rope_by_length", 14, 6, 5, true, RopeSpec::Kind::kLongRope, 3},
+                          TrafficCase{"ahead", 200, 8, 64, true, kPlain, 0, true},
+                          TrafficCase{"ahead_small_chunks", 200, 8, 3, false, kPlain, 0, true},
+                          TrafficCase{"ahead_tiny_pool", 12, 6, 16, true, kPlain, 0, true},
+                          TrafficCase{"ahead_one_at_a_time", 12, 1, 5, true, kPlain, 0, true},
+                          TrafficCase{"ahead_rope_by_length", 14, 6, 5, true, RopeSpec::Kind::kLongRope, 0,
+                                      true},
                           TrafficCase{"rope_by_first_prompt", 14, 6, 16, true, RopeSpec::Kind::kDynamicNtk},
                           TrafficCase{"rope_by_length", 14, 6, 5, true, RopeSpec::Kind::kLongRope}),
         ::testing::ValuesIn(kGroupCases)),

@@ -91,11 +91,12 @@ class Rates {
     }
     const Tensor logits = kernels_->to_device(std::move(host));
     std::vector<TokenDraw> draws(static_cast<size_t>(rows), draw);
-    std::vector<DrawnToken> drawn(draws.size());
+    std::span<const DrawnToken> drawn;
     for (size_t i = 0; i < draws.size(); ++i) draws[i].row = static_cast<int32_t>(i);
     const double seconds = seconds_of([&](int64_t i) {
       for (TokenDraw& one : draws) one.uniform = random_uniform(1, static_cast<uint64_t>(i));
-      kernels_->draw_tokens(drawn, logits, draws, {});
+      kernels_->start_draws(logits, draws, {});
+      drawn = kernels_->finish_draws();
     });
     const auto many = std::ranges::count(drawn, DrawnToken::Outcome::kTooMany, &DrawnToken::outcome);
     std::printf("sampling %s, %lld rows: %.1f us, %lld for the host\n", name, static_cast<long long>(rows),

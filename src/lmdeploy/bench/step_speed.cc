@@ -52,8 +52,7 @@ class DecodeSteps {
                  .max_tokens = context,
                  .block_len = BenchModel::kBlockLen}),
         ids_(random_ids(bench, batch)),
-        draws_(batch_),
-        drawn_(batch_) {
+        draws_(batch_) {
     LMD_CHECK(batch <= BenchModel::kMostBatch, batch, " sequences");
     read_prompts();
     for (size_t s = 0; s < batch_; ++s) {
@@ -68,7 +67,9 @@ class DecodeSteps {
   TensorView forward() { return runner_.start_step(chunks_); }
   void forward_and_draw() {
     const TensorView logits = forward();
-    if (bench_.kernels().draws_tokens()) bench_.kernels().draw_tokens(drawn_, logits, draws_, {});
+    if (!bench_.kernels().draws_tokens()) return;
+    bench_.kernels().start_draws(logits, draws_, {});
+    bench_.kernels().finish_draws();
   }
 
  private:
@@ -104,7 +105,6 @@ class DecodeSteps {
   const std::vector<int> ids_;  // [batch]: of the step
   std::vector<StepRunner::Chunk> chunks_;
   std::vector<TokenDraw> draws_;
-  std::vector<DrawnToken> drawn_;
 };
 
 }  // namespace

@@ -33,7 +33,13 @@ struct ActiveRequest {
   ErrorCode failure_code = ErrorCode::kInternal;
   RequestOutput output;  // what this step has added
 
+  bool host_draws = false;  // a device cannot draw its tokens
+
   bool generates() const { return max_length > prompt_end; }
+  /// Whether the step after this one may begin before this one's token is known, if a device draws it.
+  bool may_go_ahead() const {
+    return !host_draws && failure.empty() && request.hidden_states == OutputRows::kNone;
+  }
   /// What to draw the next token from; `row` of the step's logits is that of the last token. Valid until the
   /// next call.
   SampleInput sample_input(int64_t row, StepLogits& logits);

@@ -124,7 +124,7 @@ void DraftModel::read_guesses() {
 
 void DraftModel::forward() {
   if (plan_.entries.empty()) return;
-  const StepInput input = buffers_.fill(plan_, groups_.size(), pool_.other_caches());
+  const StepInput input = buffers_.fill(plan_.entries, groups_.size(), pool_.other_caches());
   logits_.set(model_.forward(input, pool_.view()));
 }
 

@@ -1,4 +1,4 @@
-// The step, and what happens to requests around it.
+// What happens to requests between steps.
 #include "lmdeploy/engine/engine_core.h"
 
 #include <algorithm>
@@ -78,167 +78,6 @@ EngineCore::EngineCore(Model& model, const Kernels& kernels, const EngineConfig&
       logits_(kernels),
       speculator_(config, draft_model, kernels) {
   outputs_.reserve(64);
-}
-
-bool EngineCore::step(Commands& commands, const std::function<void()>& meanwhile) {
-  outputs_.reserve(outputs_.size() + active_.size() + commands.size());  // a step gives each at most one
-  carry_out(commands);
-  const auto begin = std::chrono::steady_clock::now();
-  guess();
-  const StepPlan& plan = scheduler_.plan();
-  for (Sequence* sequence : plan.too_large)
-    fail(*active_.at(sequence->request_id), ErrorCode::kResourceExhausted,
-         cat("a sequence of ", sequence->length(), " tokens needs ", groups_.least_for(sequence->length()),
-             " blocks of ", config_.block_len, " tokens, the KV cache has ", config_.num_blocks));
-  if (plan.entries.empty()) return false;
-  const bool called = run(plan, meanwhile);
-  learn_time(plan, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  return called;
-}
-
-// Of those that decode in this step, if nothing comes between. What goes wrong leaves them without guesses.
-void EngineCore::guess() {
-  targets_.clear();
-  for (const auto& [id, active] : active_) {
-    Sequence& sequence = *active->sequence;
-    sequence.guesses.clear();
-    if (active->num_generated == 0 || sequence.blocks.empty() || sequence.num_pending() != 1) continue;
-    targets_.push_back(active->guess_target());
-    int64_t& most = targets_.back().most;
-    most = most_guesses(sequence, std::min(most, SpeculativeConfig::kMostTokens));
-  }
-  try {
-    speculator_.guess(targets_);
-  } catch (const std::exception& error) {
-    LMD_LOG(kError, "guessing tokens of ", targets_.size(), " requests failed: ", describe(error));
-    for (const GuessTarget& target : targets_) target.sequence->guesses.clear();
-  }
-}
-
-// None where they would lead to another rope table.
-int64_t EngineCore::most_guesses(const Sequence& sequence, int64_t wanted) const {
-  const RopeSpec& rope = model_.spec().rope;
-  const int64_t length = rope_length_at(rope, sequence.rope_length, sequence.length() + wanted);
-  return static_cast<uint64_t>(rope_table_key(rope, length)) == sequence.prefix_salt ? wanted : 0;
-}
-
-void EngineCore::learn_time(const StepPlan& plan, double seconds) {
-  int64_t num_guesses = 0, num_accepted = 0;
-  for (const Draw& draw : draws_) {
-    if (draw.entry->count != 1 || !draw.entry->completes) return;  // reads a prompt
-    num_guesses += static_cast<int64_t>(draw.entry->guesses.size());
-    num_accepted += draw.num_accepted;
-  }
-  if (draws_.empty()) return;  // the step has failed
-  speculator_.learn_time(static_cast<int64_t>(plan.entries.size()), num_guesses, num_accepted, seconds);
-}
-
-bool EngineCore::run(const StepPlan& plan, const std::function<void()>& meanwhile) {
-  begin_step(plan);
-  bool called = false;
-  try {
-    const StepInput input = buffers_.fill(plan, groups_.size(), pool_.other_caches());
-    const TensorView logits = model_.forward(input, pool_.view());
-    logits_.set(logits, model_.hidden_states());
-    if (meanwhile && kernels_.has_own_memory()) {
-      meanwhile();
-      called = true;
-    }
-    commit(plan);
-    ++counters_.steps;
-    counters_.failed_steps_in_a_row = 0;
-  } catch (const std::exception& error) {
-    LMD_LOG(kError, "a step of ", step_ids_.size(), " requests failed: ", describe(error));
-    if (code_of(error) != ErrorCode::kResourceExhausted) ++counters_.failed_steps_in_a_row;
-    for (const uint64_t id : step_ids_)
-      if (const auto found = active_.find(id); found != active_.end())
-        fail(*found->second, code_of(error), describe(error));
-  }
-  return called;
-}
-
-void EngineCore::begin_step(const StepPlan& plan) {
-  const auto now = std::chrono::steady_clock::now();
-  int64_t num_tokens = 0;
-  step_ids_.clear();
-  draws_.clear();
-  for (const StepEntry& entry : plan.entries) {
-    step_ids_.push_back(entry.sequence->request_id);
-    num_tokens += entry.count;
-    RequestTimes& times = active_.at(entry.sequence->request_id)->times;
-    if (times.scheduled == RequestTimes::Time()) times.scheduled = now;
-  }
-  counters_.step_tokens.add(num_tokens);
-}
-
-void EngineCore::commit(const StepPlan& plan) {
-  int64_t row = 0;
-  for (const StepEntry& entry : plan.entries) {
-    ActiveRequest& active = *active_.at(entry.sequence->request_id);
-    count_first_step(active);
-    active.read_prompt_rows(entry, logits_, row);
-    row += entry.num_rows;
-    draws_.push_back({.active = &active, .entry = &entry, .row = row - 1});
-    row += static_cast<int64_t>(entry.guesses.size());
-  }
-  draw();
-  for (const Draw& draw : draws_) settle(draw);
-}
-
-// One token of each entry, then the next one of those whose token was guessed, and so on: what is drawn, and
-// from what, is the same as without guesses.
-void EngineCore::draw() {
-  open_.clear();
-  for (Draw& draw : draws_)
-    if (draw.entry->completes && draw.active->generates() && draw.active->failure.empty())
-      open_.push_back(&draw);
-  while (!open_.empty()) {
-    samples_.clear();
-    for (const Draw* draw : open_)
-      samples_.push_back(draw->active->sample_input(draw->row + draw->count, logits_));
-    const std::span<const SampleResult> results = sampler_.sample(logits_, samples_);
-    size_t next = 0;
-    std::erase_if(open_, [&](Draw* draw) {
-      const size_t i = next++;
-      return !accept(*draw, results[i], samples_[i].row);
-    });
-  }
-}
-
-// Whether the token after this one can be drawn in this step too.
-bool EngineCore::accept(Draw& draw, const SampleResult& result, int64_t row) {
-  ActiveRequest& active = *draw.active;
-  if (active.failure.empty() && !result.error.empty()) {
-    active.failure = result.error;
-    active.failure_code = result.error_code;
-  }
-  if (!active.failure.empty()) return false;
-  draw.reason = active.accept(result, logits_, row);
-  const std::span<const int> guesses = draw.entry->guesses;
-  const auto i = static_cast<size_t>(draw.count++);
-  const bool guessed = i < guesses.size() && guesses[i] == result.token;
-  if (guessed) ++draw.num_accepted;
-  return guessed && active.failure.empty() && draw.reason == FinishReason::kNone;
-}
-
-void EngineCore::settle(const Draw& draw) {
-  ActiveRequest& active = *draw.active;
-  const StepEntry& entry = *draw.entry;
-  if (!active.failure.empty()) {
-    if (draw.num_accepted > 0) finish(active, FinishReason::kNone);  // what came before
-    fail(active, active.failure_code, std::move(active.failure));
-    return;
-  }
-  // The keys of the last token drawn are computed in the next step, whether it was guessed or not.
-  advance(*entry.sequence, entry.count + std::max<int64_t>(0, draw.count - 1), store_);
-  if (!entry.guesses.empty()) {
-    give_back_room(*entry.sequence, store_);
-    speculator_.learn(active.guesses, entry.guesses, draw.count, draw.num_accepted);
-  }
-  FinishReason reason = draw.reason;
-  if (entry.completes && !active.generates()) reason = FinishReason::kLength;
-  if (reason == FinishReason::kNone && choose_rope(*entry.sequence)) scheduler_.restart(*entry.sequence);
-  finish(active, reason);
 }
 
 void EngineCore::count_first_step(ActiveRequest& active) {
@@ -409,7 +248,10 @@ void EngineCore::fail(ActiveRequest& active, ErrorCode code, std::string message
 void EngineCore::retire(ActiveRequest& active, bool keep_session, RequestOutput output) {
   Sequence& sequence = *active.sequence;
   sequence.guesses.clear();
+  sequence.last_draw = Sequence::kKnown;
   scheduler_.remove(sequence);
+  step_.forget(active);
+  next_.forget(active);
   give_out(std::move(active.channel), std::move(output));
   if (keep_session) {
     try {
@@ -469,15 +311,17 @@ void EngineCore::check_invariants() const {
   blocks_.check_invariants();
   speculator_.check_invariants();
   std::vector<int32_t> owners(static_cast<size_t>(blocks_.num_total()), 0);
-  for (const auto& [id, active] : active_) check_blocks(*active->sequence, owners);
+  for (const auto& [id, active] : active_) check_blocks(*active, owners);
   for (int32_t id = 0; id < blocks_.num_total(); ++id)
     LMD_CHECK(owners[static_cast<size_t>(id)] == blocks_.use_count(id), "block ", id);
 }
 
-void EngineCore::check_blocks(const Sequence& sequence, std::vector<int32_t>& owners) const {
+void EngineCore::check_blocks(const ActiveRequest& active, std::vector<int32_t>& owners) const {
+  const Sequence& sequence = *active.sequence;
+  const int64_t chunk = next_.tokens_of(active);
   for (size_t group = 0; group < sequence.blocks.size(); ++group) {
     const BlockList& list = sequence.blocks[group];
-    const int64_t most = groups_.most_held(group, sequence.length(), /*chunk=*/1);
+    const int64_t most = groups_.most_held(group, sequence.length(), std::max<int64_t>(1, chunk));
     LMD_CHECK(list.first() == groups_.first_read(group, sequence.cache_len) &&
                   list.end() >= groups_.blocks_for(sequence.cache_len) && list.num_held() <= most,
               "request ", sequence.request_id, " holds blocks ", list.first(), " to ", list.end(),

@@ -1,7 +1,9 @@
 // The engine without its thread: commands in, one step, outputs out. Owns all sequences, sessions and blocks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <list>
 #include <map>
@@ -12,6 +14,7 @@
 
 #include "lmdeploy/engine/active_request.h"
 #include "lmdeploy/engine/engine.h"
+#include "lmdeploy/engine/engine_step.h"
 #include "lmdeploy/engine/kv_pool.h"
 #include "lmdeploy/engine/scheduler.h"
 #include "lmdeploy/engine/session_table.h"
@@ -43,6 +46,11 @@ using Commands = std::list<Command>;
 void check_length(const Request& request, int64_t history, int64_t session_len);
 
 /// One thread.
+///
+/// Where a device computes and draws, it is given the next step before the tokens of this one are known: the
+/// sequences are planned as if all went on, and the step takes their tokens from the draws. What it computes
+/// of a request that ends with this step's token is not looked at. All that a device does is done in order,
+/// so that blocks can be given back while it still works on them.
 class EngineCore {
  public:
   /// `config` as resolve_config() gives it. Models and kernels must outlive the core.
@@ -69,16 +77,6 @@ class EngineCore {
   void scrub_free_blocks();
 
  private:
-  /// What one entry of a step has come to.
-  struct Draw {
-    ActiveRequest* active = nullptr;
-    const StepEntry* entry = nullptr;
-    int64_t row = 0;           // of the logits: that of the entry's last token; those of its guesses follow
-    int64_t count = 0;         // tokens drawn
-    int64_t num_accepted = 0;  // of them, as guessed
-    FinishReason reason = FinishReason::kNone;
-  };
-
   void carry_out(Commands& commands);
   void carry_out(SubmitCommand& command);
   void carry_out(CancelCommand& command);
@@ -89,21 +87,29 @@ class EngineCore {
   void append_prompt(Sequence& sequence, const Request& request);
   bool choose_rope(Sequence& sequence);
 
+  // engine_step.cc
   void guess();
   int64_t most_guesses(const Sequence& sequence, int64_t wanted) const;
-  bool run(const StepPlan& plan, const std::function<void()>& meanwhile);
-  void begin_step(const StepPlan& plan);
-  void commit(const StepPlan& plan);
+  bool keeps_rope(const Sequence& sequence, int64_t num_tokens) const;
+  void start_next();
+  void plan_next();
+  void fail_too_large();
+  bool run(const std::function<void()>& meanwhile);
+  void commit();
   void draw();
-  bool accept(Draw& draw, const SampleResult& result, int64_t row);
-  void settle(const Draw& draw);
-  void learn_time(const StepPlan& plan, double seconds);
+  bool may_go_ahead() const;
+  void go_ahead();
+  void take_places_back();
+  bool accept(StepDraw& draw, const SampleResult& result, int64_t row);
+  void settle(const StepDraw& draw);
+  void compute_again(ActiveRequest& active);
+  void learn_time(double seconds);
   void count_first_step(ActiveRequest& active);
   void finish(ActiveRequest& active, FinishReason reason);
   void fail(ActiveRequest& active, ErrorCode code, std::string message);
   void refuse(SubmitCommand& command, ErrorCode code, std::string message);
   void retire(ActiveRequest& active, bool keep_session, RequestOutput output);
-  void check_blocks(const Sequence& sequence, std::vector<int32_t>& owners) const;
+  void check_blocks(const ActiveRequest& active, std::vector<int32_t>& owners) const;
   void give_out(std::shared_ptr<Channel> channel, RequestOutput output);
 
   Model& model_;
@@ -121,11 +127,10 @@ class EngineCore {
   StepLogits logits_;  // of this step
   Speculator speculator_;
   std::map<uint64_t, std::unique_ptr<ActiveRequest>> active_;  // by id
-  std::vector<GuessTarget> targets_;                           // of this step
-  std::vector<Draw> draws_;                                    // of this step, one for each entry
-  std::vector<Draw*> open_;                                    // whose next token is to be drawn
-  std::vector<SampleInput> samples_;                           // of open_
-  std::vector<uint64_t> step_ids_;                             // requests of this step
+  std::vector<GuessTarget> targets_;                           // of the step that is being planned
+  EngineStep step_, next_;            // whose tokens are being drawn; which is on its way
+  std::vector<StepDraw*> open_;       // of step_, whose next token is to be drawn
+  std::vector<SampleInput> samples_;  // of open_
   std::vector<std::pair<std::shared_ptr<Channel>, RequestOutput>> outputs_;  // not delivered yet
   int64_t num_ended_ = 0;
   EngineStats counters_;  // totals only; gauges are read when asked for

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/random.h"
 
 namespace lmdeploy {
 
@@ -71,7 +72,8 @@ void Sampler::sample_one(ConstTensorView logits, const SampleInput& input, Scrat
     result.error_code = ErrorCode::kInvalidArgument;
     return;
   }
-  result.token = draw_token(final_row, final_max, *input.params, input.draw, scratch.draw);
+  result.token = draw_token(final_row, final_max, *input.params,
+                            random_uniform(input.params->seed, input.draw), scratch.draw);
   if (input.num_logprobs >= 0)
     result.logprobs = log_probabilities(row, max, result.token, input.num_logprobs, scratch.draw.candidates);
 }

@@ -21,6 +21,7 @@ struct SampleResult {
   std::string error;       // NaN or +inf among the logits, or every token banned
   /// With `error`: kInternal of what the model gave, kInvalidArgument of what the request made of it.
   ErrorCode error_code = ErrorCode::kInternal;
+  bool again = false;  // neither token nor error: the row has to be computed and drawn from once more
 };
 
 /// Of `token` and the `count` best ones: log-softmax of the row, whose maximum is `max`, finite.

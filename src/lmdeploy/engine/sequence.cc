@@ -164,12 +164,16 @@ void drop_blocks(Sequence& sequence, const BlockStore& store) {
 }
 
 void spoil_blocks(Sequence& sequence, const BlockStore& store) {
-  if (sequence.blocks.empty()) return;
   const int64_t first = sequence.prompt_begin / store.groups.block_len();
   if (store.index != nullptr) store.index->forget(sequence.prefix_salt, sequence.tokens, first);
   for (BlockList& list : sequence.blocks) {
     for (int64_t i = std::max(first, list.first()); i < list.end(); ++i) store.blocks.spoil(list[i].key());
     list.truncate(first);
+  }
+  for (RestingBlocks& resting : sequence.resting_blocks) {
+    const auto kept = static_cast<size_t>(std::max<int64_t>(0, first - resting.first));
+    for (size_t i = kept; i < resting.keys.size(); ++i) store.blocks.spoil(resting.keys[i]);
+    resting.keys.resize(std::min(kept, resting.keys.size()));
   }
   sequence.cache_len = std::min(sequence.cache_len, first * store.groups.block_len());
 }

@@ -21,6 +21,7 @@ struct RestingBlocks {
 /// is still there is taken back and the rest is computed anew from the token ids. The caller cannot tell.
 struct Sequence {
   static constexpr int64_t kNoRows = std::numeric_limits<int64_t>::max();
+  static constexpr int32_t kKnown = -1;
 
   uint64_t session_id = 0;  // 0: none
   std::vector<int> tokens;  // history, prompt and what has been generated
@@ -34,6 +35,9 @@ struct Sequence {
   PrefixCursor published;                     // what the index knows of the running blocks
   uint64_t num_drawn = 0;    // tokens generated in the session: the counter of the random draws
   std::vector<int> guesses;  // of the tokens to come, for the next step to check
+  /// The draw, of those that are going on, which the last token comes from: until it is known it stands in
+  /// `tokens` as 0.
+  int32_t last_draw = kKnown;
 
   // Of the request that runs on it now.
   uint64_t request_id = 0;   // rises in order of arrival
@@ -70,8 +74,8 @@ void give_back_room(Sequence& sequence, const BlockStore& store);
 void rest(Sequence& sequence, const BlockStore& store);
 /// The tokens will not be needed again: only what the prefix index can find stays cached.
 void drop_blocks(Sequence& sequence, const BlockStore& store);
-/// Of a running sequence: forgets all that was computed from the request's first token on, for everybody: it
-/// may be wrong. Needs no memory.
+/// Forgets all that was computed from the request's first token on, for everybody: it may be wrong. Needs no
+/// memory.
 void spoil_blocks(Sequence& sequence, const BlockStore& store);
 /// Rolls a resting sequence back to its first `length` tokens.
 void truncate(Sequence& sequence, int64_t length);

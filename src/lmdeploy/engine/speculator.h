@@ -45,6 +45,8 @@ class Speculator {
   /// A step of decode tokens alone, the guessing included.
   void learn_time(int64_t num_sequences, int64_t num_guesses, int64_t num_accepted, double seconds);
 
+  /// Whether it guesses at all, beyond what grammars give.
+  bool guesses() const { return config_.method != SpeculativeMethod::kNone; }
   const SpeculativeStats& stats() const { return stats_; }
   void check_invariants() const;
 

@@ -14,13 +14,15 @@ namespace lmdeploy {
 class StepBuffers {
  public:
   /// Valid until the next call; `other_caches` as StepInput has them.
-  StepInput fill(const StepPlan& plan, size_t num_groups, std::span<std::byte* const> other_caches);
+  StepInput fill(std::span<const StepEntry> entries, size_t num_groups,
+                 std::span<std::byte* const> other_caches);
 
  private:
   void add(const StepEntry& entry);
-  void fill_block_table(const StepPlan& plan, size_t num_groups, int64_t max_blocks);
+  void fill_block_table(std::span<const StepEntry> entries, size_t num_groups, int64_t max_blocks);
 
   std::vector<int32_t> token_ids_, query_start_, kv_len_, rope_length_, logit_rows_;
+  std::vector<int32_t> draws_;        // [tokens], or empty
   std::vector<int32_t> block_table_;  // [groups, sequences, max_blocks]
 };
 

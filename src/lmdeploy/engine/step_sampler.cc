@@ -5,28 +5,30 @@
 
 namespace lmdeploy {
 
-std::span<const SampleResult> StepSampler::sample(StepLogits& logits, std::span<const SampleInput> inputs) {
-  if (inputs.empty()) return {};
-  if (!kernels_.draws_tokens()) return host_.sample(logits.host(), inputs);
+void StepSampler::start(StepLogits& logits, std::span<const SampleInput> inputs) {
+  inputs_ = inputs;
   if (results_.size() < inputs.size()) results_.resize(inputs.size());
   host_inputs_.clear(), on_host_.clear(), on_device_.clear(), draws_.clear(), edits_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (add_draw(inputs[i], logits.device().cols())) {
+    if (kernels_.draws_tokens() && add_draw(inputs[i], logits.device().cols())) {
       on_device_.push_back(i);
     } else {
       on_host_.push_back(i);
       host_inputs_.push_back(inputs[i]);
     }
   }
-  if (!on_host_.empty()) {  // before the device changes rows
-    const std::span<const SampleResult> drawn = host_.sample(logits.host(), host_inputs_);
-    for (size_t i = 0; i < on_host_.size(); ++i) results_[on_host_[i]] = drawn[i];
-  }
-  drawn_.resize(draws_.size());
-  kernels_.draw_tokens(drawn_, logits.device(), draws_, edits_);
+  host_results_ = {};
+  if (!on_host_.empty()) host_results_ = host_.sample(logits.host(), host_inputs_);  // rows are as they were
+  if (!draws_.empty()) kernels_.start_draws(logits.device(), draws_, edits_);
+}
+
+std::span<const SampleResult> StepSampler::finish(StepLogits* logits) {
+  if (draws_.empty()) return host_results_;
+  const std::span<const DrawnToken> drawn = kernels_.finish_draws();
   for (size_t i = 0; i < on_device_.size(); ++i)
-    results_[on_device_[i]] = result_of(drawn_[i], inputs[on_device_[i]], logits);
-  return std::span(results_).first(inputs.size());
+    results_[on_device_[i]] = result_of(drawn[i], inputs_[on_device_[i]], logits);
+  for (size_t i = 0; i < on_host_.size(); ++i) results_[on_host_[i]] = host_results_[i];
+  return std::span(results_).first(inputs_.size());
 }
 
 // False where the device cannot do it.
@@ -49,7 +51,7 @@ bool StepSampler::add_draw(const SampleInput& input, int64_t vocab_size) {
   return true;
 }
 
-SampleResult StepSampler::result_of(const DrawnToken& drawn, const SampleInput& input, StepLogits& logits) {
+SampleResult StepSampler::result_of(const DrawnToken& drawn, const SampleInput& input, StepLogits* logits) {
   SampleResult result;
   switch (drawn.outcome) {
     case DrawnToken::Outcome::kDrawn:
@@ -63,8 +65,10 @@ SampleResult StepSampler::result_of(const DrawnToken& drawn, const SampleInput& 
       result.error_code = ErrorCode::kInvalidArgument;
       break;
     case DrawnToken::Outcome::kTooMany:
-      result.token = draw_token(logits_row(logits.host_row(input.row), 0, row_), drawn.max, *input.params,
-                                input.draw, scratch_);
+      result.again = logits == nullptr;
+      if (logits != nullptr)
+        result.token = draw_token(logits_row(logits->host_row(input.row), 0, row_), drawn.max, *input.params,
+                                  random_uniform(input.params->seed, input.draw), scratch_);
       break;
   }
   return result;

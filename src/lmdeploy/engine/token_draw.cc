@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lmdeploy/core/random.h"
 #include "lmdeploy/engine/softmax.h"
 
 namespace lmdeploy {
@@ -99,12 +98,11 @@ int draw_from_candidates(const SamplingParams& params, double uniform, DrawScrat
 
 }  // namespace
 
-int draw_token(std::span<const float> logits, float max, const SamplingParams& params, uint64_t draw,
+int draw_token(std::span<const float> logits, float max, const SamplingParams& params, double uniform,
                DrawScratch& scratch) {
   if (params.temperature == 0 || params.top_k == 1)
     return static_cast<int>(std::ranges::find(logits, max) - logits.begin());
   const Scale scale = {max, params.temperature};
-  const double uniform = random_uniform(params.seed, draw);
   if (params.top_k <= 0 && params.top_p >= 1) return draw_from_all(logits, scale, params, uniform, scratch);
   if (params.top_k > 0) {
     select_top_k(logits, scale, params, scratch);

@@ -19,9 +19,8 @@ struct DrawScratch {
 
 /// A token from softmax(logits / temperature) cut to its top_k best, then to the smallest set whose share is
 /// at least top_p, then to those with at least min_p times the best one's probability. Greedy when
-/// temperature is 0. `max` is the maximum of `logits`, finite. The random number is that of (params.seed,
-/// draw).
-int draw_token(std::span<const float> logits, float max, const SamplingParams& params, uint64_t draw,
+/// temperature is 0. `max` is the maximum of `logits`, finite; `uniform` the random number, in [0, 1).
+int draw_token(std::span<const float> logits, float max, const SamplingParams& params, double uniform,
                DrawScratch& scratch);
 
 }  // namespace lmdeploy

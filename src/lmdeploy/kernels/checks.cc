@@ -89,13 +89,12 @@ int64_t index_at(ConstTensorView t, int64_t i) { return index_at(t, 0, i); }
 
 }  // namespace
 
-void draw_tokens(const Kernels& kernels, std::span<const DrawnToken> drawn, ConstTensorView logits,
-                 std::span<const TokenDraw> draws, std::span<const LogitEdit> edits) {
-  const OpCheck check("draw_tokens");
+void start_draws(const Kernels& kernels, ConstTensorView logits, std::span<const TokenDraw> draws,
+                 std::span<const LogitEdit> edits) {
+  const OpCheck check("start_draws");
   if (logits.dtype() != kernels.wide_dtype() || logits.rank() != 2 || logits.cols() == 0)
     check.fail("logits are ", logits.dtype(), " ", logits.shape(), ", expected rows of ",
                kernels.wide_dtype());
-  if (drawn.size() != draws.size()) check.fail(draws.size(), " draws, room for ", drawn.size());
   const auto num_edits = static_cast<int64_t>(edits.size());
   for (const TokenDraw& draw : draws) {
     if (draw.row < 0 || draw.row >= logits.rows())
@@ -104,6 +103,12 @@ void draw_tokens(const Kernels& kernels, std::span<const DrawnToken> drawn, Cons
       check.fail("row ", draw.row, " has edits ", draw.first_edit, " to ", draw.first_edit + draw.num_edits,
                  " of ", num_edits);
   }
+}
+
+void take_drawn(ConstTensorView ids, ConstTensorView draws) {
+  const OpCheck check("take_drawn");
+  check.indices("ids", ids, DType::kI32);
+  check.tensor("draws", draws, DType::kI32, ids.shape());
 }
 
 void embedding(const Kernels& kernels, ConstTensorView out, ConstTensorView ids, const PackedWeight& table) {

@@ -9,8 +9,9 @@
 
 namespace lmdeploy::checks {
 
-void draw_tokens(const Kernels& kernels, std::span<const DrawnToken> drawn, ConstTensorView logits,
-                 std::span<const TokenDraw> draws, std::span<const LogitEdit> edits);
+void start_draws(const Kernels& kernels, ConstTensorView logits, std::span<const TokenDraw> draws,
+                 std::span<const LogitEdit> edits);
+void take_drawn(ConstTensorView ids, ConstTensorView draws);
 void embedding(const Kernels& kernels, ConstTensorView out, ConstTensorView ids, const PackedWeight& table);
 void linear(const Kernels& kernels, ConstTensorView out, ConstTensorView x, const PackedWeight& weight,
             const std::optional<ConstTensorView>& bias);

@@ -74,14 +74,26 @@ void Kernels::do_download(std::byte*, const std::byte*, size_t) const {
   LMD_CHECK(false, name(), " reads host memory");
 }
 
-void Kernels::draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+void Kernels::start_draws(TensorView logits, std::span<const TokenDraw> draws,
                           std::span<const LogitEdit> edits) const {
-  checks::draw_tokens(*this, drawn, logits, draws, edits);
-  if (!draws.empty()) do_draw_tokens(drawn, logits, draws, edits);
+  checks::start_draws(*this, logits, draws, edits);
+  do_start_draws(logits, draws, edits);
 }
 
-void Kernels::do_draw_tokens(std::span<DrawnToken>, TensorView, std::span<const TokenDraw>,
-                             std::span<const LogitEdit>) const {
+std::span<const DrawnToken> Kernels::finish_draws() const { return do_finish_draws(); }
+
+void Kernels::take_drawn(TensorView ids, ConstTensorView draws) const {
+  checks::take_drawn(ids, draws);
+  if (ids.cols() > 0) do_take_drawn(ids, draws);
+}
+
+void Kernels::do_start_draws(TensorView, std::span<const TokenDraw>, std::span<const LogitEdit>) const {
+  throw Error(ErrorCode::kUnsupported, cat(name(), " draws no tokens"));
+}
+std::span<const DrawnToken> Kernels::do_finish_draws() const {
+  throw Error(ErrorCode::kUnsupported, cat(name(), " draws no tokens"));
+}
+void Kernels::do_take_drawn(TensorView, ConstTensorView) const {
   throw Error(ErrorCode::kUnsupported, cat(name(), " draws no tokens"));
 }
 

@@ -159,7 +159,7 @@ struct LogitEdit {
   float repetition = 1, penalty = 0, bias = 0;
 };
 
-/// How to draw a token from a row of logits (Kernels::draw_tokens).
+/// How to draw a token from a row of logits (Kernels::start_draws).
 struct TokenDraw {
   int32_t row = 0;                        // of the logits
   int32_t first_edit = 0, num_edits = 0;  // of the row; ids differ
@@ -238,13 +238,18 @@ class Kernels {
   /// out[t, :] = table[ids[t], :]            ids [tokens] i32 in [0, table.rows()); out [tokens, cols]
   void embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const;
 
-  /// Whether the back end has draw_tokens(): where the host can read logits it draws from them itself.
+  /// Whether the back end draws tokens: where the host can read logits it draws from them itself.
   virtual bool draws_tokens() const { return false; }
-  /// drawn[i] is a token from row draws[i].row of `logits` [rows, vocab_size] (wide_dtype()) after the row's
+  /// Draws a token from each row draws[i].row of `logits` [rows, vocab_size] (wide_dtype()) after the row's
   /// edits, which stay in it: what engine/token_draw.h gives, in the same arithmetic but for the order of
-  /// sums. No two draws of one row. The spans are host memory; the call waits for the result.
-  void draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+  /// sums. No two draws of one row. The spans are host memory and may change after the call.
+  void start_draws(TensorView logits, std::span<const TokenDraw> draws,
                    std::span<const LogitEdit> edits) const;
+  /// Waits for what the last start_draws() has drawn, and for nothing after it. Valid until the next one.
+  std::span<const DrawnToken> finish_draws() const;
+  /// ids[t] = the token of draw draws[t] of the last start_draws(), where draws[t] is not negative. ids,
+  /// draws [tokens] i32.
+  void take_drawn(TensorView ids, ConstTensorView draws) const;
 
   /// out[t, n] = sum_k x[t, order[k]] * weight[n, k] (+ bias[n])        x [tokens, cols], out [tokens, rows],
   /// bias [rows] f32, order the weight's column_order(); out may be of wide_dtype(). On the CPU the order of
@@ -415,8 +420,10 @@ class Kernels {
   virtual void do_copy(TensorView out, ConstTensorView x) const = 0;
   virtual void do_gather_rows(TensorView out, ConstTensorView x, ConstTensorView rows) const = 0;
 
-  virtual void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits,
-                              std::span<const TokenDraw> draws, std::span<const LogitEdit> edits) const;
+  virtual void do_start_draws(TensorView logits, std::span<const TokenDraw> draws,
+                              std::span<const LogitEdit> edits) const;
+  virtual std::span<const DrawnToken> do_finish_draws() const;
+  virtual void do_take_drawn(TensorView ids, ConstTensorView draws) const;
 
   // For back ends with memory of their own.
   /// Where copies of that size from the device go fastest.

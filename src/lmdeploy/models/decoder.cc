@@ -24,6 +24,7 @@ class Decoder final : public Model {
   }
   std::span<const KvGroup> kv_groups() const override { return groups_.groups; }
   TensorView forward(const StepInput& input, const KvCacheView& cache) override;
+  bool takes_drawn_tokens() const override { return kernels_.draws_tokens(); }
   ConstTensorView hidden_states() const override { return hidden(normed_, arrays_.logit_rows().cols()); }
   size_t weight_bytes() const override { return weights_.bytes(); }
   size_t buffer_bytes() const override {

@@ -27,7 +27,10 @@ struct KvGroup {
 /// One ragged step: tokens of several sequences, prompt chunks and decode tokens mixed. All arrays are in
 /// host memory.
 struct StepInput {
-  std::span<const int32_t> token_ids;    // [tokens]
+  std::span<const int32_t> token_ids;  // [tokens]
+  /// [tokens], or empty: tokens that take their id from this draw of the last Kernels::start_draws(), which
+  /// may still be going on; negative: from token_ids. Where Model::takes_drawn_tokens().
+  std::span<const int32_t> draws = {};
   std::span<const int32_t> query_start;  // [num_seqs + 1]
   std::span<const int32_t>
       kv_len;  // [num_seqs]: tokens in the cache after this step; positions follow from it
@@ -71,6 +74,8 @@ class Model {
   /// call; what the caller does to them does not matter. Keys and values of all tokens of the step are in the
   /// cache before the next one reads it.
   virtual TensorView forward(const StepInput& input, const KvCacheView& cache) = 0;
+  /// Whether forward() reads StepInput::draws, and does not wait for a device.
+  virtual bool takes_drawn_tokens() const { return false; }
   /// What the last forward() made its logits from, the output of the final norm: [logit_rows, hidden_size] of
   /// the kernels' activation type, in their memory, valid until the next call.
   virtual ConstTensorView hidden_states() const = 0;

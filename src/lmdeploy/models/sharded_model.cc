@@ -71,6 +71,7 @@ void ShardedModel::join() {
 
 TensorView ShardedModel::forward(const StepInput& input, const KvCacheView& cache) {
   LMD_CHECK(input.other_caches.size() + 1 == ranks_.size(), input.other_caches.size(), " other caches");
+  LMD_CHECK(input.draws.empty(), "ranks take no drawn tokens");
   std::unique_lock lock(mutex_);
   if (num_done() < ranks_.size())
     throw Error(ErrorCode::kInternal, cat("tensor parallelism: rank ", ranks_at_work(), " is still in step ",

@@ -72,6 +72,8 @@ void check_step(const StepInput& in, const KvCacheView& cache, const KvLayout& l
   const auto tokens = static_cast<int64_t>(in.token_ids.size());
   const size_t num_seqs = in.kv_len.size();
   LMD_CHECK(tokens <= limits.tokens, tokens, " tokens, room for ", limits.tokens);
+  LMD_CHECK(in.draws.empty() || in.draws.size() == in.token_ids.size(), in.draws.size(), " draws, ", tokens,
+            " tokens");
   LMD_CHECK(static_cast<int64_t>(in.logit_rows.size()) <= limits.logit_rows, in.logit_rows.size(),
             " logit rows, room for ", limits.logit_rows);
   LMD_CHECK(in.query_start.size() == num_seqs + 1 && in.rope_length.size() == num_seqs, in.query_start.size(),
@@ -116,7 +118,21 @@ void StepArrays::fill(const StepInput& input, int64_t block_len, const StepExtra
   if (extras.rope != nullptr) compute_rope_rows(input, *extras.rope, rope_rows_);
   if (extras.local_rope != nullptr) compute_rope_rows(input, *extras.local_rope, local_rope_rows_);
   compute_logn(extras.logn_length);
-  data_ = kernels_.to_device(host_, device_).data();
+  take(input.draws, draws_);
+  hand_over();
+  const ConstTensorView ids = token_ids();
+  if (!input.draws.empty())
+    kernels_.take_drawn({data_ + token_ids_.offset, ids.dtype(), ids.shape()}, view(draws_));
+}
+
+void StepArrays::hand_over() {
+  data_ = host_.view().data();
+  if (!kernels_.has_own_memory()) return;
+  if (device_.empty() || device_.bytes() < host_.bytes())
+    device_ = Tensor(DType::kU8, host_.shape(), kernels_.allocator());
+  const ConstTensorView used(data_, DType::kU8, {bytes_});
+  data_ = device_.view().data();
+  kernels_.copy_from_host({data_, DType::kU8, {bytes_}}, used);
 }
 
 // Entries beyond a sequence's blocks are not looked at.
@@ -130,10 +146,10 @@ void StepArrays::take_block_table(const StepInput& input) {
 
 void StepArrays::lay_out(const StepInput& input, const StepExtras& extras) {
   constexpr int64_t kAlignment = 64;
-  int64_t bytes = 0;
+  bytes_ = 0;
   const auto place = [&](Section& section, DType dtype, const Shape& shape) {
-    section = {bytes, dtype, shape};
-    bytes += (shape.numel() * block_bytes(dtype) + kAlignment - 1) / kAlignment * kAlignment;
+    section = {bytes_, dtype, shape};
+    bytes_ += (shape.numel() * block_bytes(dtype) + kAlignment - 1) / kAlignment * kAlignment;
   };
   const auto tokens = static_cast<int64_t>(input.token_ids.size());
   const auto num_seqs = static_cast<int64_t>(input.kv_len.size());
@@ -151,7 +167,8 @@ void StepArrays::lay_out(const StepInput& input, const StepExtras& extras) {
   place(rope_rows_, DType::kI32, {extras.rope != nullptr ? tokens : 0});
   place(local_rope_rows_, DType::kI32, {extras.local_rope != nullptr ? tokens : 0});
   place(logn_, DType::kF32, {extras.logn_length > 0 ? tokens : 0});
-  if (host_.empty() || static_cast<int64_t>(host_.bytes()) < bytes) host_ = Tensor(DType::kU8, {2 * bytes});
+  place(draws_, DType::kI32, {static_cast<int64_t>(input.draws.size())});
+  if (host_.empty() || static_cast<int64_t>(host_.bytes()) < bytes_) host_ = Tensor(DType::kU8, {2 * bytes_});
 }
 
 void StepArrays::compute_positions(const StepInput& input) {

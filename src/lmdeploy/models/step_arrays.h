@@ -90,6 +90,7 @@ class StepArrays {
   void compute_slots(const StepInput& input, int64_t block_len);
   void compute_rope_rows(const StepInput& input, RopeTableCache& rope, const Section& rows);
   void compute_logn(int64_t length);
+  void hand_over();
 
   ConstTensorView view(const Section& section) const {
     return {data_ + section.offset, section.dtype, section.shape};
@@ -104,8 +105,10 @@ class StepArrays {
   int64_t num_groups_;
   Section token_ids_, query_start_, kv_len_, block_table_, logit_rows_;  // copies of the input
   Section positions_, slots_, rope_rows_, local_rope_rows_, logn_;
-  Tensor host_, device_;             // bytes; device_ stays empty where ops read host memory
-  const std::byte* data_ = nullptr;  // of the sections as the ops read them
+  Section draws_;              // the last: whether there are any moves nothing
+  int64_t bytes_ = 0;          // that the sections take
+  Tensor host_, device_;       // bytes; device_ stays empty where ops read host memory
+  std::byte* data_ = nullptr;  // of the sections as the ops read them
 };
 
 }  // namespace lmdeploy

@@ -19,12 +19,14 @@ CudaKernels::CudaKernels(std::shared_ptr<ThreadPool> threads, DType activation_d
   device_.code = device_code();
   read(device_.num_sms, cudaDevAttrMultiProcessorCount);
   read(device_.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  check(cudaEventCreateWithFlags(&draw_space_.done, cudaEventDisableTiming), "make an event");
   arrivals_ = Buffer(kArrivals * sizeof(int32_t), device_allocator());
   check(cudaMemset(arrivals_.data(), 0, arrivals_.size()), "clear counters");
 }
 
 CudaKernels::~CudaKernels() {
   cudaStreamSynchronize(stream_);
+  cudaEventDestroy(draw_space_.done);
   cudaStreamDestroy(stream_);
 }
 
@@ -37,8 +39,10 @@ size_t CudaKernels::available_memory() const {
   return free_bytes;
 }
 
-// From pageable memory: the call returns when the bytes have left it.
+// What is large is not part of a step: the call returns when the bytes have left the host's memory, which may
+// be when the stream has come to them.
 void CudaKernels::do_upload(std::byte* device, const std::byte* host, size_t bytes) const {
+  if (bytes <= UploadRing::kMostBytes) return uploads_.copy(device, host, bytes, stream_);
   check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_), "copy to the device");
 }
 

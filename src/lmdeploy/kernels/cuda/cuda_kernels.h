@@ -8,6 +8,7 @@
 
 #include "lmdeploy/kernels/cuda/blas.h"
 #include "lmdeploy/kernels/cuda/device.h"
+#include "lmdeploy/kernels/cuda/upload_ring.h"
 #include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy::cuda {
@@ -22,9 +23,11 @@ struct DeviceLimits {
 /// Counters for ops whose last block of threads to arrive finishes a tile; 0 between ops.
 constexpr int kArrivals = 8192;
 
-/// Of draw_tokens(), in host memory that the device reads and writes.
+/// Of start_draws(), in host memory that the device reads and writes.
 struct DrawSpace {
   Buffer draws, edits, drawn;
+  size_t count = 0;
+  cudaEvent_t done = nullptr;
 };
 
 struct WeightPart;
@@ -57,8 +60,10 @@ class CudaKernels final : public Kernels {
   void forget_recordings() const { ++recordings_forgotten_; }
 
  private:
-  void do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits, std::span<const TokenDraw> draws,
+  void do_start_draws(TensorView logits, std::span<const TokenDraw> draws,
                       std::span<const LogitEdit> edits) const override;
+  std::span<const DrawnToken> do_finish_draws() const override;
+  void do_take_drawn(TensorView ids, ConstTensorView draws) const override;
   std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t rows,
                                                std::span<const int32_t> column_order) const override;
   void do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const override;
@@ -136,6 +141,7 @@ class CudaKernels final : public Kernels {
   mutable int64_t recordings_forgotten_ = 0;
   Buffer arrivals_;  // counters of blocks that share a tile, 0 between ops
   mutable DrawSpace draw_space_;
+  mutable UploadRing uploads_;
 };
 
 }  // namespace lmdeploy::cuda

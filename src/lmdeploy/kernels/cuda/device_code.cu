@@ -15,6 +15,7 @@ __global__ void describe_code_kernel(DeviceCode* code) {
 DeviceCode find_device_code() {
   const Buffer memory(sizeof(DeviceCode), device_allocator());
   auto* on_device = reinterpret_cast<DeviceCode*>(memory.data());
+  check(cudaMemset(on_device, 0, sizeof(DeviceCode)), "clear memory");  // what fills it up is copied too
   describe_code_kernel<<<1, 1>>>(on_device);
   check(cudaGetLastError(), "run code that was compiled for this device");
   DeviceCode code;

@@ -1,4 +1,4 @@
-// draw_tokens: a cluster of two blocks of threads for each row where there are multiprocessors enough, else
+// start_draws: a cluster of two blocks of threads for each row where there are multiprocessors enough, else
 // one block. A row is read two or three times; what has to be sorted is gathered in shared memory.
 //
 // Weights are those of the host's sampler, bit for bit: the same operations in the same order, none of them
@@ -507,14 +507,26 @@ __global__ __launch_bounds__(kThreads) void draw_kernel(const __grid_constant__ 
   if (thread() == 0 && Team::rank() == 0) a.drawn[draw] = drawn;
 }
 
-// A copy of `values` in host memory that the device can read.
+// The tokens of draws that went wrong do not matter, but must be some.
+__global__ void take_drawn_kernel(int32_t* ids, const int32_t* draws, const DrawnToken* drawn, int count) {
+  const int t = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (t < count && draws[t] >= 0) ids[t] = max(drawn[draws[t]].token, 0);
+}
+
+// Room for `count` values in host memory that the device can read.
 template <typename T>
-std::remove_const_t<T>* place(std::span<T> values, Buffer& buffer) {
-  if (buffer.size() < values.size_bytes()) {
+T* make_room(size_t count, Buffer& buffer, cudaStream_t stream) {
+  if (buffer.size() < count * sizeof(T)) {
+    check(cudaStreamSynchronize(stream), "wait for the device");
     buffer = Buffer();
-    buffer = Buffer(2 * values.size_bytes(), pinned_allocator());
+    buffer = Buffer(2 * count * sizeof(T), pinned_allocator());
   }
-  auto* to = reinterpret_cast<std::remove_const_t<T>*>(buffer.data());
+  return reinterpret_cast<T*>(buffer.data());
+}
+
+template <typename T>
+const T* place(std::span<const T> values, Buffer& buffer, cudaStream_t stream) {
+  T* to = make_room<T>(values.size(), buffer, stream);
   std::ranges::copy(values, to);
   return to;
 }
@@ -523,22 +535,39 @@ std::remove_const_t<T>* place(std::span<T> values, Buffer& buffer) {
 
 // The kernel reads its arguments from host memory and writes its results there: a few dozen bytes a row,
 // which a copy of their own would take longer for.
-void CudaKernels::do_draw_tokens(std::span<DrawnToken> drawn, TensorView logits,
-                                 std::span<const TokenDraw> draws, std::span<const LogitEdit> edits) const {
+void CudaKernels::do_start_draws(TensorView logits, std::span<const TokenDraw> draws,
+                                 std::span<const LogitEdit> edits) const {
+  finish_draws();  // of which nobody may have asked for the outcome
+  draw_space_.count = draws.size();
+  if (draws.empty()) return;
   const DrawArgs args = {.logits = logits.row<float>(0),
                          .stride = logits.row_stride_bytes() / 4,
                          .vocab_size = static_cast<int>(logits.cols()),
-                         .draws = place(draws, draw_space_.draws),
-                         .edits = place(edits, draw_space_.edits),
-                         .drawn = place(drawn, draw_space_.drawn)};
+                         .draws = place(draws, draw_space_.draws, stream_),
+                         .edits = place(edits, draw_space_.edits, stream_),
+                         .drawn = make_room<DrawnToken>(draws.size(), draw_space_.drawn, stream_)};
   const auto rows = static_cast<unsigned>(draws.size());
   if (device_.code.major >= 9 && kHalves * draws.size() <= static_cast<size_t>(device_.num_sms))
     launch_clusters(kHalves, draw_kernel<kHalves>, kHalves * rows, kThreads, 0, stream_, args);
   else
     launch(draw_kernel<1>, rows, kThreads, 0, stream_, args);
-  check_launch("draw_tokens", {static_cast<int64_t>(draws.size()), logits.cols()});
-  check(cudaStreamSynchronize(stream_), "draw tokens");
-  std::copy_n(args.drawn, drawn.size(), drawn.begin());
+  check_launch("start_draws", {static_cast<int64_t>(draws.size()), logits.cols()});
+  check(cudaEventRecord(draw_space_.done, stream_), "mark the draws");
+}
+
+std::span<const DrawnToken> CudaKernels::do_finish_draws() const {
+  if (draw_space_.count == 0) return {};
+  check(cudaEventSynchronize(draw_space_.done), "draw tokens");
+  return {reinterpret_cast<const DrawnToken*>(draw_space_.drawn.data()), draw_space_.count};
+}
+
+void CudaKernels::do_take_drawn(TensorView ids, ConstTensorView draws) const {
+  const auto count = static_cast<int>(ids.cols());
+  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  take_drawn_kernel<<<blocks, kThreads, 0, stream_>>>(
+      ids.row<int32_t>(0), draws.row<int32_t>(0),
+      reinterpret_cast<const DrawnToken*>(draw_space_.drawn.data()), count);
+  check_launch("take_drawn", ids.shape());
 }
 
 }  // namespace lmdeploy::cuda

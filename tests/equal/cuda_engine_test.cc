@@ -10,6 +10,7 @@
 #include "core_driver.h"
 #include "lmdeploy/engine/channel.h"
 #include "lmdeploy/engine/engine.h"
+#include "lmdeploy/engine/warm_up.h"
 #include "lmdeploy/formats/safetensors.h"
 
 namespace lmdeploy::testing {
@@ -110,6 +111,44 @@ TEST_P(CudaDeterministicTest, ARequestDoesNotDependOnTheOthers) {
   for (const size_t count : {2u, 9u, 17u, 41u})
     EXPECT_EQ(first_of(count, *model, *kernels).logits, alone.logits) << count << " requests";
 }
+
+class CudaMemoryTest : public ::testing::TestWithParam<std::string> {};
+
+// Prompts and batches of all sizes, more often than steps are recorded. Code that is loaded with its first
+// use is what the tolerance is for.
+TEST_P(CudaMemoryTest, StepsTakeNoMoreThanWasSetAside) {
+  LMD_REQUIRE_GPU(GetParam());
+  constexpr size_t kCode = size_t{64} << 20;
+  const Kernels& kernels = backend(GetParam());
+  const auto checkpoint = open_checkpoint(find_fixture("llama3"));
+  EngineConfig config;
+  config.max_batch_size = 64;
+  config.session_len = 2000;
+  config.num_blocks = 4096;
+  config.max_prefill_token_num = 1000;
+  config.kv_dtype = kernels.activation_dtype();
+  const auto model = load_model(*checkpoint, kernels, {.max_step_tokens = 1064, .max_logit_rows = 512});
+  const size_t set_aside = warm_up(*model, kernels, config);
+  Engine engine(*model, kernels, config);
+  const size_t before = kernels.available_memory();
+  for (size_t count : {64u, 40u, 17u, 5u, 1u}) {
+    std::vector<std::unique_ptr<RequestHandle>> handles;
+    for (size_t i = 0; i < count; ++i) {
+      Request request;
+      request.input_ids.assign(i % 7 == 0 ? 1500 : 20 + i, static_cast<int>(20 + i));
+      request.max_new_tokens = static_cast<int64_t>(12 + i % 5);
+      request.num_prompt_logprobs = i % 7 == 1 ? 0 : -1;
+      handles.push_back(engine.submit(std::move(request)));
+    }
+    for (const auto& handle : handles) EXPECT_FALSE(read_all(*handle).empty());
+  }
+  const size_t after = kernels.available_memory();
+  EXPECT_LE(before - std::min(before, after), set_aside + kCode);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaMemoryTest, ::testing::ValuesIn(cuda_names()),
+                         [](const auto& test) { return test.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaMemoryTest);
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaDeterministicTest, ::testing::ValuesIn(cuda_names()),
                          [](const auto& test) { return test.param; });

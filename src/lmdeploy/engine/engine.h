@@ -46,6 +46,9 @@ struct EngineConfig {
   /// Logit rows in one step; at most LoadOptions::max_logit_rows of the model. 0: the larger of 512 and
   /// max_batch_size.
   int64_t max_logit_rows = 0;
+  int64_t most_logit_rows() const {
+    return max_logit_rows > 0 ? max_logit_rows : std::max<int64_t>(512, max_batch_size);
+  }
   /// Sessions kept between requests, session_len * 4 bytes each at most; beyond that the one unused for
   /// longest is forgotten.
   int64_t max_sessions = 4096;

@@ -119,7 +119,7 @@ void fill_defaults(EngineConfig& config) {
     config.num_tokens_per_iter = config.max_prefill_token_num;
     config.max_prefill_iters = ceil_div(config.session_len, config.max_prefill_token_num);
   }
-  if (config.max_logit_rows == 0) config.max_logit_rows = std::max<int64_t>(512, config.max_batch_size);
+  config.max_logit_rows = config.most_logit_rows();
 }
 
 Buffer allocate(const KvLayout& layout, int64_t num_blocks, Allocator& allocator, size_t free_bytes) {

@@ -6,6 +6,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/engine/warm_up.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/kernels/communicator.h"
 #include "lmdeploy/models/model.h"
@@ -74,9 +75,8 @@ LoadOptions load_options(const PipelineConfig& config, const Kernels& kernels) {
   return options;
 }
 
-EngineConfig engine_config(const PipelineConfig& config, const Model& model, const Kernels& kernels,
-                           DType dtype) {
-  constexpr double kShareOfGpu = 0.8;
+/// All but the KV pool.
+EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels, DType dtype) {
   EngineConfig engine;
   engine.session_len = *config.session_len;
   engine.max_batch_size = *config.max_batch_size;
@@ -87,9 +87,19 @@ EngineConfig engine_config(const PipelineConfig& config, const Model& model, con
   engine.enable_prefix_caching = *config.enable_prefix_caching;
   engine.kv_dtype = dtype;
   if (config.speculative) engine.speculative = speculative_config(*config.speculative);
-  const double by_default = kernels.has_own_memory() ? kShareOfGpu : 0;
-  set_kv_pool(config.cache_max_entry_count.value_or(by_default), model.cache_memory(kernels), engine);
   return engine;
+}
+
+/// A share of what is left when everything else has its memory.
+void choose_kv_pool(const PipelineConfig& config, const Runtime& runtime, EngineConfig& engine) {
+  constexpr double kShareOfGpu = 0.8;
+  const Kernels& kernels = *runtime.kernels;
+  size_t taken_later = warm_up(*runtime.model, kernels, engine);
+  if (runtime.draft_model != nullptr) taken_later += warm_up(*runtime.draft_model, kernels, engine);
+  const size_t available = runtime.model->cache_memory(kernels);
+  const double by_default = kernels.has_own_memory() ? kShareOfGpu : 0;
+  set_kv_pool(config.cache_max_entry_count.value_or(by_default), available - std::min(available, taken_later),
+              engine);
 }
 
 std::string draft_path(const PipelineConfig& config) {
@@ -173,7 +183,8 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
   const DType dtype = kv_dtype(config, *runtime->kernels);  // what cannot be had is refused before loading
   runtime->draft_model = load_draft_model(config, tokenizer, *runtime->kernels);
   runtime->model = load_or_explain(config, checkpoint, *runtime);
-  const EngineConfig engine = engine_config(config, *runtime->model, *runtime->kernels, dtype);
+  EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
+  choose_kv_pool(config, *runtime, engine);
   runtime->engine =
       std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());
   log_memory(config, *runtime);

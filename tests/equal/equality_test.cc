@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "core_driver.h"
 #include "fake_model.h"
+#include "llama_of_kind.h"
 #include "lmdeploy/core/random.h"
 #include "random_family.h"
 
@@ -44,14 +46,21 @@ std::unique_ptr<Checkpoint> open(const std::string& name) {
   return open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", name));
 }
 
-/// A tiny checkpoint of tests/data/models, or a random one, on the CPU back end, activations in f32; or a
-/// fake model with several groups of layers.
+std::unique_ptr<Checkpoint> random_llama(DType weights) {
+  const LlamaShape shape = {
+      .hidden = 256, .inner = 256, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 64, .vocab = 211};
+  return std::make_unique<MemoryCheckpoint>(make_llama_of(weights, shape));
+}
+
+/// A tiny checkpoint of tests/data/models, or a random one, on the CPU back end, activations in f32; a random
+/// Llama, activations rounded for its weights; or a fake model with several groups of layers.
 struct EqualityCase {
   const char* name;
-  const char* checkpoint;             // nullptr: fake
+  const char* checkpoint;             // nullptr: fake, or of `rounded`
   std::vector<int64_t> windows = {};  // of a fake one
   int64_t longrope_border = 0;        // > 0: the checkpoint's rope is made a longrope that changes there
   DType kv_dtype = DType::kF32;
+  std::optional<DType> rounded = {};  // the kind of weights for which activations are rounded
 };
 void PrintTo(const EqualityCase& c, std::ostream* out) { *out << c.name; }
 
@@ -64,15 +73,17 @@ JsonObject longrope_config(int64_t border) {
 
 class EqualityTest : public ::testing::TestWithParam<EqualityCase> {
  protected:
-  EqualityTest() : kernels_(make_cpu_kernels(std::make_shared<ThreadPool>(2))) {
+  EqualityTest()
+      : kernels_(make_cpu_kernels(std::make_shared<ThreadPool>(2),
+                                  {.rounded_activations = GetParam().rounded.has_value()})) {
     const EqualityCase& c = GetParam();
-    if (c.checkpoint == nullptr) {
+    if (c.checkpoint == nullptr && !c.rounded) {
       model_ = std::make_unique<FakeModel>(FakeOptions{.vocab_size = 200, .windows = c.windows});
       return;
     }
     LoadOptions options = {.max_step_tokens = 512, .max_logit_rows = 64};
     if (c.longrope_border > 0) options.config_overrides = longrope_config(c.longrope_border);
-    checkpoint_ = open(c.checkpoint);
+    checkpoint_ = c.rounded ? random_llama(*c.rounded) : open(c.checkpoint);
     model_ = load_model(*checkpoint_, *kernels_, options);
   }
   /// So many blocks that `length` tokens just fit in, and two windows more for each window group.
@@ -295,6 +306,16 @@ INSTANTIATE_TEST_SUITE_P(QuantizedCache, EqualityTest, ::testing::ValuesIn(quant
                          [](const auto& test) {
                            return cat(test.param.name, "_", kv_name(test.param.kv_dtype));
                          });
+
+// Rounding has scales of its own for each token: it sees nothing of the others.
+std::vector<EqualityCase> rounded_cases() {
+  std::vector<EqualityCase> cases;
+  for (const DType dtype : {DType::kQ4_1, DType::kQ4_K, DType::kI8G64, DType::kBF16})
+    cases.push_back({.name = "rounded", .checkpoint = nullptr, .rounded = dtype});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(RoundedActivations, EqualityTest, ::testing::ValuesIn(rounded_cases()),
+                         [](const auto& test) { return std::string(to_string(*test.param.rounded)); });
 
 // The pool is planned with the bytes that a token takes.
 TEST(QuantizedCache, HoldsMoreBlocksInTheSameMemory) {

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "llama_of_kind.h"
 #include "lmdeploy/core/error.h"
-#include "lmdeploy/core/random.h"
 #include "lmdeploy/kernels/testing.h"
 #include "lmdeploy/models/step_runner.h"
 #include "lmdeploy/models/weight_share.h"
-#include "random_llama.h"
 #include "ranks.h"
 
 namespace lmdeploy::testing {
@@ -87,29 +86,6 @@ TEST(WeightShare, PutsRunsTogether) {
   EXPECT_EQ(rows.view.data(), whole.view().row_data(1));  // a view
   EXPECT_EQ(take_share(std::vector<float>{1, 2, 3}, {{2, 1}, {ShardRun::kZeros, 2}, {0, 1}}),
             (std::vector<float>{3, 0, 0, 1}));
-}
-
-/// Linear layers of one kind, of random blocks with weights of about 1: norms make up for that.
-MemoryCheckpoint make_llama_of(DType kind, const LlamaShape& shape) {
-  constexpr double kInputs = 1.0 / 16;
-  const MemoryCheckpoint plain = make_random_llama(shape, 5);
-  MemoryCheckpoint out;
-  out.mutable_config() = plain.config().as_object();
-  Rng rng(7);
-  for (size_t i = 0; i < plain.tensors().size(); ++i) {
-    const std::string& name = plain.tensors()[i].name;
-    const ConstTensorView view = plain.tensor(i);
-    if (name.ends_with("_proj.weight")) {
-      out.add(name, random_weight(rng, kind, view.dim(0), view.dim(1)));
-      continue;
-    }
-    const double factor = name.ends_with("layernorm.weight") ? kInputs : 1;
-    Tensor copy(DType::kF32, view.shape());
-    for (int64_t r = 0; r < view.rows(); ++r)
-      for (int64_t c = 0; c < view.cols(); ++c) copy.view().set(r, c, factor * view.at(r, c));
-    out.add(name, std::move(copy));
-  }
-  return out;
 }
 
 TEST_P(ShardedKindTest, SaysWhatItSaysWhole) {

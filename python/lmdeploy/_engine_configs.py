@@ -74,8 +74,9 @@ class TurbomindEngineConfig(Config):
         deterministic: The same tokens and log probabilities whatever else runs, to the last bit. On the CPU it is
             always so, at no cost; on a GPU products are slower.
         rounded_activations: On the CPU, round activations for products with quantised weights to int8, a scale for
-            32 of them, and with bf16 weights to bf16 where the processor multiplies that. None: for models of 10^9
-            weights or more, unless ``dtype`` is ``float32``.
+            32 of them, and with bf16 weights to bf16 where the processor multiplies that. None: for models mostly
+            of integers (GGUF's quantised kinds, AWQ, GPTQ, int8; not fp8) and for others of 10^9 weights or more,
+            unless ``dtype`` is ``float32``.
 
     The other fields are LMDeploy's; opening a pipeline refuses those it cannot honour, by name.
 

@@ -4,6 +4,7 @@
 
 #include "lmdeploy/bench/measure.h"
 #include "lmdeploy/kernels/kernels.h"
+#include "lmdeploy/pipeline/device.h"
 
 namespace lmdeploy {
 namespace {
@@ -36,9 +37,8 @@ DotChain::Numbers numbers_of(DType weights, bool rounded_activations) {
   const CpuIsa isa = best_cpu_isa();
   if (rounded_activations && weights == DType::kBF16 && isa == CpuIsa::kAvx512BF16)
     return DotChain::Numbers::kBF16;
-  const bool has_integers = is_quantized(weights) && weights != DType::kF8G64;
-  return rounded_activations && has_integers && isa != CpuIsa::kPortable ? DotChain::Numbers::kInt8
-                                                                         : DotChain::Numbers::kF32;
+  const bool in_bytes = rounded_activations && holds_integers(weights) && isa != CpuIsa::kPortable;
+  return in_bytes ? DotChain::Numbers::kInt8 : DotChain::Numbers::kF32;
 }
 
 MachineProbe::MachineProbe(ThreadPool& threads, int64_t bytes)

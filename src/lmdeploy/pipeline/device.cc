@@ -140,11 +140,16 @@ std::vector<std::unique_ptr<Kernels>> make_rank_kernels(const PipelineConfig& co
   return kernels;
 }
 
+bool holds_integers(DType weights) { return is_quantized(weights) && weights != DType::kF8G64; }
+
 bool rounds_activations(const std::string& dtype, const Checkpoint& checkpoint) {
-  constexpr int64_t kLeastElements = 1'000'000'000;
-  int64_t elements = 0;
-  for (const TensorInfo& tensor : checkpoint.tensors()) elements += tensor.shape.numel();
-  return dtype != "float32" && elements >= kLeastElements;
+  constexpr int64_t kLeastElements = 1'000'000'000;  // where most are not integers
+  int64_t integers = 0, all = 0;                     // elements
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    all += tensor.shape.numel();
+    if (holds_integers(tensor.dtype)) integers += tensor.shape.numel();
+  }
+  return dtype != "float32" && (2 * integers > all || all >= kLeastElements);
 }
 
 DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint) {

@@ -8,6 +8,8 @@
 #include "lmdeploy/core/expect_error.h"
 #include "lmdeploy/core/half.h"
 #include "lmdeploy/formats/checkpoint.h"
+#include "lmdeploy/formats/safetensors.h"
+#include "lmdeploy/formats/test_support.h"
 #include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
@@ -51,24 +53,73 @@ TEST(Device, ConfigFieldsAreChecked) {
     EXPECT_NO_THROW(check_config(config_with([&](PipelineConfig& c) { c.quant_policy = policy; })));
 }
 
-class Sized final : public Checkpoint {
+// A checkpoint of made-up tensors.
+class SomeCheckpoint final : public Checkpoint {
  public:
-  explicit Sized(const Shape& shape) {
-    TensorInfo info;
-    info.name = "weight";
-    info.shape = shape;
-    add_info(std::move(info));
+  SomeCheckpoint(JsonObject config, std::initializer_list<std::pair<DType, int64_t>> tensors) {
+    config_ = std::move(config);
+    for (const auto& [dtype, size] : tensors) {
+      TensorInfo& info = tensors_.emplace_back();
+      info.name = cat("t", tensors_.size());
+      info.dtype = dtype;
+      info.shape = {size};
+    }
   }
-  ConstTensorView tensor(size_t) const override { throw Error(ErrorCode::kInternal, "not asked for"); }
+  ConstTensorView tensor(size_t) const override { return {}; }
   void drop(size_t) const override {}
 };
 
-TEST(Device, LargeModelsTakeActivationsInBytes) {
-  const Sized small({1000, 999'999}), large({1000, 1'000'000});
-  EXPECT_FALSE(rounds_activations("auto", small));
-  EXPECT_TRUE(rounds_activations("auto", large));
-  EXPECT_TRUE(rounds_activations("bfloat16", large));
-  EXPECT_FALSE(rounds_activations("float32", large));
+constexpr DType kIntegers[] = {DType::kQ4_0,  DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,
+                               DType::kQ8_0,  DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K,
+                               DType::kU4G32, DType::kU4G128, DType::kU5G32, DType::kI8G64};
+constexpr int64_t kLarge = 1'000'000'000;  // elements
+
+TEST(Device, ModelsOfIntegersRoundActivations) {
+  for (const DType dtype : kIntegers)
+    EXPECT_TRUE(rounds_activations("auto", SomeCheckpoint({}, {{dtype, 256}}))) << to_string(dtype);
+  const SomeCheckpoint most({}, {{DType::kQ4_K, 512}, {DType::kQ8_0, 256}, {DType::kF32, 767}}),
+      half({}, {{DType::kQ4_K, 512}, {DType::kQ8_0, 256}, {DType::kF32, 768}});
+  for (const char* dtype : {"auto", "float16", "bfloat16"}) {
+    EXPECT_TRUE(rounds_activations(dtype, most)) << dtype;
+    EXPECT_FALSE(rounds_activations(dtype, half)) << dtype;
+  }
+}
+
+TEST(Device, ModelsOfFloatsRoundActivationsIfLarge) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8G64}) {
+    const SomeCheckpoint small({}, {{dtype, kLarge - 1}}), large({}, {{dtype, kLarge - 1}, {dtype, 1}});
+    EXPECT_FALSE(rounds_activations("auto", small)) << to_string(dtype);
+    EXPECT_TRUE(rounds_activations("auto", large)) << to_string(dtype);
+    EXPECT_TRUE(rounds_activations("bfloat16", large)) << to_string(dtype);
+  }
+}
+
+TEST(Device, Float32RoundsNoActivations) {
+  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kI8G64})
+    for (const int64_t size : {int64_t{256}, kLarge})
+      EXPECT_FALSE(rounds_activations("float32", SomeCheckpoint({}, {{dtype, size}}))) << to_string(dtype);
+}
+
+// An AWQ folder: 128 x 64 integers of 4 bits, eight in each word of the file, and an embedding.
+void write_awq(const TempFolder& folder, int64_t embedding_rows) {
+  const Tensor words(DType::kI32, {128, 8}), zeros(DType::kI32, {1, 8}), scales(DType::kF16, {1, 64}),
+      embedding(DType::kF16, {embedding_rows, 128});
+  const NamedTensor tensors[] = {
+      {"m.qweight", words}, {"m.qzeros", zeros}, {"m.scales", scales}, {"embed.weight", embedding}};
+  write_safetensors(folder.file("model.safetensors"), tensors);
+  folder.write("config.json",
+               R"({"architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "awq",
+                   "version": "gemm", "bits": 4, "zero_point": true, "group_size": 128}})");
+}
+
+TEST(Device, PackedIntegersCountOneByOne) {
+  const auto rounds = [](int64_t embedding_rows) {
+    const TempFolder folder;
+    write_awq(folder, embedding_rows);
+    return rounds_activations("auto", *open_checkpoint(folder.path()));
+  };
+  EXPECT_TRUE(rounds(63));
+  EXPECT_FALSE(rounds(64));
 }
 
 // One row of Q8_0: scales of 1, integers 1; x = 1/3 has no exact byte.
@@ -86,19 +137,23 @@ double product_of_thirds(const Kernels& kernels) {
 }
 
 TEST(Device, ActivationsInBytesCanBeChosen) {
-  const Sized small({8, 8});
-  const auto product = [&](std::optional<bool> chosen) {
+  const SomeCheckpoint floats({}, {{DType::kF16, 64}}), integers({}, {{DType::kQ8_0, 64}});
+  const auto product = [&](const Checkpoint& model, std::optional<bool> chosen, const char* dtype = "auto") {
     PipelineConfig config = config_with([&](PipelineConfig& c) {
       c.device_type = "cpu";
+      c.dtype = dtype;
       c.rounded_activations = chosen;
     });
-    return product_of_thirds(*make_kernels(config, small));
+    return product_of_thirds(*make_kernels(config, model));
   };
-  const double exact = 2 + 62.0 / 3;
-  EXPECT_NEAR(product(std::nullopt), exact, 1e-5);
-  EXPECT_NEAR(product(false), exact, 1e-5);
+  const double exact = 2 + 62.0 / 3, in_bytes = 2 + 62.0 * 42 / 127;
+  EXPECT_NEAR(product(floats, std::nullopt), exact, 1e-5);
+  EXPECT_NEAR(product(integers, std::nullopt, "float32"), exact, 1e-5);
+  EXPECT_NEAR(product(integers, false), exact, 1e-5);
   if (!cpu_isa_available(CpuIsa::kAvx2)) GTEST_SKIP() << "this processor has no products of bytes";
-  EXPECT_NEAR(product(true), 2 + 62.0 * 42 / 127, 1e-5);
+  EXPECT_NEAR(product(integers, std::nullopt), in_bytes, 1e-5);
+  EXPECT_NEAR(product(floats, true), in_bytes, 1e-5);
+  EXPECT_NEAR(product(integers, true, "float32"), in_bytes, 1e-5);
 }
 
 TEST(Device, WhatThisBuildLacksIsNamed) {
@@ -145,22 +200,6 @@ TEST(Device, KvDtypes) {
   EXPECT_EQ(dtype_with(*cuda, 0), DType::kBF16);
   EXPECT_EQ(dtype_with(*cuda, 8), DType::kU8);
 }
-
-// A checkpoint of made-up tensors.
-class SomeCheckpoint final : public Checkpoint {
- public:
-  SomeCheckpoint(JsonObject config, std::initializer_list<std::pair<DType, int64_t>> tensors) {
-    config_ = std::move(config);
-    for (const auto& [dtype, size] : tensors) {
-      TensorInfo& info = tensors_.emplace_back();
-      info.name = cat("t", tensors_.size());
-      info.dtype = dtype;
-      info.shape = {size};
-    }
-  }
-  ConstTensorView tensor(size_t) const override { return {}; }
-  void drop(size_t) const override {}
-};
 
 TEST(Device, CudaDtypes) {
   const SomeCheckpoint bf16({}, {{DType::kF32, 10}, {DType::kBF16, 100}}), f16({}, {{DType::kF16, 10}}),

@@ -8,7 +8,7 @@ import time
 from lmdeploy import GenerationConfig, pipeline
 
 QUESTIONS = [
-    "What is the capital of France?",
+    "What is the capital of Germany?",
     "Explain in one sentence why the sky is blue.",
     "Write a two-line poem about the sea.",
 ]

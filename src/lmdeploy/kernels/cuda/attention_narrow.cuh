@@ -137,7 +137,7 @@ __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_
     sums.clear();
   }
   if (a.partials == nullptr) return store_rows<Format>(a, tile, rows, total, thread() / 32 * (kCols / 8));
-  finish_split<typename Format::T>(a, tile, kv_head, spans);
+  finish_split<typename Format::T, 1>(a, tile, kv_head, spans);
 #endif
 }
 

@@ -20,28 +20,57 @@ __device__ inline float* partial_row(const AttentionArgs& a, const AttentionTile
 constexpr int kSpanTiles = kSpan / kTileKeys;
 
 /// What keys of a sequence are a block's, which has spans_per_block spans from blockIdx.z * spans_per_block
-/// on.
+/// on. A span is kSpan keys, or fewer where a row's sums need not have one order.
 struct BlockSpans {
   int first_span, end_span;  // of the sequence
   int first_tile, end_tile;  // of the block
   int blocks;                // that share the sequence
-  bool none;                 // the block has no keys
+  int span_tiles;
+  bool none;  // the block has no keys
 
-  __device__ BlockSpans(const Keys& keys, int spans_per_block)
-      : first_span(keys.first / kSpan), end_span((keys.end + kSpan - 1) / kSpan) {
+  __device__ BlockSpans(const Keys& keys, int spans_per_block, int tiles_of_span = kSpanTiles)
+      : first_span(keys.first / (tiles_of_span * kTileKeys)),
+        end_span((keys.end + tiles_of_span * kTileKeys - 1) / (tiles_of_span * kTileKeys)),
+        span_tiles(tiles_of_span) {
     const int first = max(first_span, static_cast<int>(blockIdx.z) * spans_per_block),
               end = min(end_span, (static_cast<int>(blockIdx.z) + 1) * spans_per_block);
     none = first >= end;
-    first_tile = max(keys.first_tile(), first * kSpanTiles);
-    end_tile = min(keys.end_tile(), end * kSpanTiles);
+    first_tile = max(keys.first_tile(), first * span_tiles);
+    end_tile = min(keys.end_tile(), end * span_tiles);
     blocks = (end_span - 1) / spans_per_block - first_span / spans_per_block + 1;
   }
   /// Whether tile t is the last one of a span, or the block's last.
-  __device__ bool ends_span(int t) const { return (t + 1) % kSpanTiles == 0 || t + 1 == end_tile; }
+  __device__ bool ends_span(int t) const { return (t + 1) % span_tiles == 0 || t + 1 == end_tile; }
 };
 
-/// Joins the spans of a tile, in order: by the last of the blocks that share it. All threads call it.
-template <typename T>
+/// Spans of four elements of a row, in order.
+struct JoinedSpans {
+  float values[4] = {}, sum = 0, max = -INFINITY;
+
+  __device__ void add(const AttentionArgs& a, const float* partial, int d) {
+    const float2 max_and_sum = __ldcg(reinterpret_cast<const float2*>(partial + a.head_dim));
+    const float4 more = __ldcg(reinterpret_cast<const float4*>(partial + d));
+    const Join join(max, max_and_sum.x);
+    values[0] = join(values[0], more.x), values[1] = join(values[1], more.y);
+    values[2] = join(values[2], more.z), values[3] = join(values[3], more.w);
+    sum = join(sum, max_and_sum.y);
+    max = join.max;
+  }
+  template <typename T>
+  __device__ void store(const AttentionArgs& a, const AttentionTile& tile, int kv_head, int row,
+                        int d) const {
+    const int head = kv_head * a.group + tile.head(row, a.group);
+    const float factor = last_factor(a, head, max, sum);
+    auto* out = reinterpret_cast<uint32_t*>(out_row<T>(a, tile, row, head) + d);
+    out[0] = pack<T>(__fmul_rn(values[0], factor), __fmul_rn(values[1], factor));
+    out[1] = pack<T>(__fmul_rn(values[2], factor), __fmul_rn(values[3], factor));
+  }
+};
+
+/// Joins the spans of a tile, in order: by the last of the blocks that share it. All threads call it. A
+/// thread joins kAtOnce pieces of four elements together, so that what it reads for them is on its way at
+/// once.
+template <typename T, int kAtOnce>
 __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, int kv_head,
                              const BlockSpans& spans) {
   __shared__ int is_last;
@@ -57,26 +86,22 @@ __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, 
     __syncthreads();
     if (!is_last) return;
   }
-  const int each = a.head_dim / 4;
-  for (int i = thread(); i < tile.num_rows * each; i += static_cast<int>(blockDim.x)) {
-    const int row = i / each, d = i % each * 4;
-    float values[4] = {}, sum = 0, max = -INFINITY;
-#pragma unroll 4
-    for (int span = spans.first_span; span < spans.end_span; ++span) {
-      const float* partial = partial_row(a, tile, kv_head, span, row);
-      const float2 max_and_sum = __ldcg(reinterpret_cast<const float2*>(partial + a.head_dim));
-      const float4 more = __ldcg(reinterpret_cast<const float4*>(partial + d));
-      const Join join(max, max_and_sum.x);
-      values[0] = join(values[0], more.x), values[1] = join(values[1], more.y);
-      values[2] = join(values[2], more.z), values[3] = join(values[3], more.w);
-      sum = join(sum, max_and_sum.y);
-      max = join.max;
+  const int each = a.head_dim / 4, count = tile.num_rows * each, threads = static_cast<int>(blockDim.x);
+  for (int first = thread(); first < count; first += kAtOnce * threads) {
+    JoinedSpans joined[kAtOnce];
+    int row[kAtOnce], d[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int i = n == 0 ? first : min(first + n * threads, count - 1);
+      row[n] = i / each, d[n] = i % each * 4;
     }
-    const int head = kv_head * a.group + tile.head(row, a.group);
-    const float factor = last_factor(a, head, max, sum);
-    auto* out = reinterpret_cast<uint32_t*>(out_row<T>(a, tile, row, head) + d);
-    out[0] = pack<T>(__fmul_rn(values[0], factor), __fmul_rn(values[1], factor));
-    out[1] = pack<T>(__fmul_rn(values[2], factor), __fmul_rn(values[3], factor));
+#pragma unroll(kAtOnce > 1 ? 2 : 4)
+    for (int span = spans.first_span; span < spans.end_span; ++span)
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) joined[n].add(a, partial_row(a, tile, kv_head, span, row[n]), d[n]);
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n)
+      if (first + n * threads < count) joined[n].template store<T>(a, tile, kv_head, row[n], d[n]);
   }
 }
 

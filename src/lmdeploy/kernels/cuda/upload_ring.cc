@@ -8,18 +8,19 @@
 
 namespace lmdeploy::cuda {
 
+UploadRing::UploadRing() {
+  for (Slot& slot : slots_)
+    check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "make an event");
+}
+
 UploadRing::~UploadRing() {
-  for (const Slot& slot : slots_)
-    if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
+  for (const Slot& slot : slots_) cudaEventDestroy(slot.copied);
 }
 
 void UploadRing::copy(std::byte* device, const std::byte* host, size_t bytes, cudaStream_t stream) {
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
-  if (slot.copied == nullptr)
-    check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "make an event");
-  else
-    check(cudaEventSynchronize(slot.copied), "wait for a copy to the device");
+  check(cudaEventSynchronize(slot.copied), "wait for a copy to the device");
   if (slot.bytes.size() < bytes) slot.bytes = Buffer(2 * bytes, pinned_allocator());
   std::memcpy(slot.bytes.data(), host, bytes);
   check(cudaMemcpyAsync(device, slot.bytes.data(), bytes, cudaMemcpyHostToDevice, stream),

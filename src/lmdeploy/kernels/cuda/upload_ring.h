@@ -11,12 +11,12 @@
 namespace lmdeploy::cuda {
 
 /// Pinned memory on the way to the device: from other memory the driver may wait for the stream before it
-/// copies. One thread. Of the device that is current when it is first used.
+/// copies. One thread. Of the device that is current when it is made.
 class UploadRing {
  public:
   static constexpr size_t kMostBytes = size_t{4} << 20;  // of a copy
 
-  UploadRing() = default;
+  UploadRing();
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
   ~UploadRing();
@@ -27,7 +27,7 @@ class UploadRing {
  private:
   struct Slot {
     Buffer bytes;
-    cudaEvent_t copied = nullptr;
+    cudaEvent_t copied = nullptr;  // done while nothing has been
   };
   std::array<Slot, 4> slots_;  // more than are on their way when a step is prepared during another
   size_t next_ = 0;

@@ -390,7 +390,7 @@ TEST(MessagesRoute, CallsThatMustComeAndAreCutOff) {
   ScriptedServer server(talking("Hello"));
   const std::string body =
       cat(R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","input_schema":{)", kCutTool,
-          R"(}}],"tool_choice":{"type":"any"},"max_tokens":)");
+          R"(}}],"tool_choice":{"type":"any"},"temperature":0,"max_tokens":)");
   for (const int limit : {3, 15, 45, 50}) {
     const Json answer = server.post_json("/v1/messages", cat(body, limit, "}"), 200, kVersion);
     EXPECT_EQ(text(answer.as_object().at("stop_reason")), "max_tokens") << to_json_text(answer);
@@ -508,8 +508,9 @@ TEST(ResponsesRoute, Logprobs) {
 
 TEST(ResponsesRoute, WhatIsCutOffIsIncomplete) {
   ScriptedServer server(talking("Hello"));
-  const std::string body = cat(R"({"input":"hi","tools":[{"type":"function","name":"f","parameters":{)",
-                               kCutTool, R"(}}],"tool_choice":"required","max_output_tokens":)");
+  const std::string body =
+      cat(R"({"input":"hi","tools":[{"type":"function","name":"f","parameters":{)", kCutTool,
+          R"(}}],"tool_choice":"required","temperature":0,"max_output_tokens":)");
   for (const int limit : {3, 45, 50}) {
     const Json answer = server.post_json("/v1/responses", cat(body, limit, "}"));
     const JsonObject& item = answer.as_object().at("output").as_array().at(0).as_object();

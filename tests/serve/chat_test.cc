@@ -436,6 +436,10 @@ TEST(ChatRoute, PromptThatDoesNotFit) {
   const Json fits = server.post_json(kChat, cat(R"({"messages":")", std::string(63, 'q'), R"("})"));
   EXPECT_EQ(fits.as_object().at("usage").as_object().at("completion_tokens").as_int64(), 1);
   EXPECT_EQ(text(choice(fits).at("finish_reason")), "length");
+  server.await_idle();
+  const std::string page = server.get("/metrics").body;
+  for (const char* line : {"finished_reason=\"length\"} 1\n", "finished_reason=\"error\"} 2\n"})
+    EXPECT_NE(page.find(line), std::string::npos) << line << page;
 }
 
 TEST(ChatRoute, CachedTokens) {

@@ -39,7 +39,7 @@ std::optional<AnswerPiece> Answer::poll() {
   out.finish = piece->finish_reason;
   out.error = error_of(*piece);
   has_tool_calls_ = (has_tool_calls_ || !out.text.tool_calls.empty()) && !out.text.cut_off;
-  if (out.finish != FinishReason::kNone) record_.finish(out.finish);
+  if (out.finish != FinishReason::kNone) record_.finish(out.error ? FinishReason::kError : out.finish);
   return out;
 }
 

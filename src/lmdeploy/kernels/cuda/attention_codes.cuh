@@ -23,28 +23,31 @@ __device__ inline uint32_t hidden_zero(const AttentionArgs& a) {
   return static_cast<uint32_t>(a.num_seqs) >> 31;
 }
 
-/// Bytes `first` and `second` of a word as two numbers: 1024 + byte, less 1024. `zero`: 0, perhaps a hidden
-/// one.
+/// Bytes `first` and `second` of a word as two numbers, 1024 too much. `zero`: 0, perhaps a hidden one.
+__device__ inline uint32_t bytes_and_1024(uint32_t word, int first, int second, uint32_t zero) {
+  return __byte_perm(word, 0x64646464 + zero, static_cast<unsigned>(0x4040 | second << 8 | first));
+}
 __device__ inline uint32_t bytes_of(uint32_t word, int first, int second, uint32_t zero = 0) {
-  const auto order = static_cast<unsigned>(0x4040 | second << 8 | first);
-  return subtract(__byte_perm(word, 0x64646464 + zero, order), 0x64006400);
+  return subtract(bytes_and_1024(word, first, second, zero), 0x64006400);
 }
 
-/// The low (kHigh: high) four bits of bytes 0 and 2 of a word as two numbers.
+/// The low (kHigh: high) four bits of bytes 0 and 2 of a word as two numbers, 1024 (64, where a step is 1/16)
+/// too much.
+template <bool kHigh>
+__device__ uint32_t nibbles_and_more(uint32_t word, uint32_t zero) {
+  return kHigh ? (word & 0x00f000f0) | (0x54005400 + zero) : (word & 0x000f000f) | (0x64006400 + zero);
+}
 template <bool kHigh>
 __device__ uint32_t nibbles_of(uint32_t word, uint32_t zero = 0) {
-  if constexpr (kHigh)  // 64: a step is 1/16
-    return subtract((word & 0x00f000f0) | (0x54005400 + zero), 0x54005400);
-  else  // 1024
-    return subtract((word & 0x000f000f) | (0x64006400 + zero), 0x64006400);
+  return subtract(nibbles_and_more<kHigh>(word, zero), kHigh ? 0x54005400 : 0x64006400);
 }
 
 /// Scales of the values of two keys that follow each other. A code's bits behind those of a large number are
 /// that number and the code: what the large one is too much is taken off in the multiply-add that makes scale
 /// * code.
 struct ValueScales {
-  static constexpr float kLarge =
-      32;  // such a scale is divided by this, and its key's weight multiplied with it
+  /// A scale from here on is divided by it, and its key's weight multiplied with it.
+  static constexpr float kLarge = 32;
   uint32_t scale, offset, high_offset;
 
   /// A key whose scale is not finite has NaN for a min: that is enough.
@@ -60,15 +63,11 @@ struct ValueScales {
   __device__ static float weight_factor(float scale) { return scale >= kLarge ? kLarge : 1; }
 
   __device__ uint32_t of_bytes(uint32_t word, int first, int second, uint32_t zero) const {
-    return add(__byte_perm(word, 0x64646464 + zero, static_cast<unsigned>(0x4040 | second << 8 | first)),
-               offset);
+    return add(bytes_and_1024(word, first, second, zero), offset);
   }
   template <bool kHigh>
   __device__ uint32_t of_nibbles(uint32_t word, uint32_t zero) const {
-    if constexpr (kHigh)  // 64: a step is 1/16
-      return add((word & 0x00f000f0) | (0x54005400 + zero), high_offset);
-    else
-      return add((word & 0x000f000f) | (0x64006400 + zero), offset);
+    return add(nibbles_and_more<kHigh>(word, zero), kHigh ? high_offset : offset);
   }
 
  private:
@@ -203,7 +202,7 @@ struct Codes {
   }
 
   /// A lane's part of query rows l/4 and, for kRows = 2, l/4 + 8, in the order in which it has a key's codes:
-  /// as f16 in units of `unit`; turned in u4, which rounds them: 2^-12 of each, where a code is off by 2^-5.
+  /// as f16 in units of `unit`; turned in u4, which rounds them: 2^-11 of each, where a code is off by 2^-5.
   template <int kRows>
   struct QueryRows {
     static constexpr int kSteps = kDim / 16;

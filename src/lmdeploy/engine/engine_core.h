@@ -1,7 +1,6 @@
 // The engine without its thread: commands in, one step, outputs out. Owns all sequences, sessions and blocks.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>

@@ -50,7 +50,9 @@ struct AttentionCall {
   }
 
   void plan(std::vector<AttentionTask>& tasks) const;
-  void run_span(const AttentionTask& task, int64_t span, const State& state, float* thread_memory) const;
+  /// next_end: see AttentionSpan; 0: the span's end.
+  void run_span(const AttentionTask& task, int64_t span, const State& state, float* thread_memory,
+                int64_t next_end = 0) const;
   void merge(const AttentionTask& task, int64_t span, const State& total, const State& other) const;
   void finish(const AttentionTask& task, const State& state) const;
   /// All spans of a task, one after the other.
@@ -80,7 +82,8 @@ void AttentionCall::plan(std::vector<AttentionTask>& tasks) const {
 }
 
 void AttentionCall::run_span(const AttentionTask& task, int64_t span, const State& state,
-                             float* thread_memory) const {
+                             float* thread_memory, int64_t next_end) const {
+  const int64_t end_key = std::min((span + 1) * kSpanKeys, task.end_key());
   const KvLayout& l = cache.layout;
   const std::byte* k = cache.data + options.layer * l.layer_bytes() + task.kv_head * l.key_plane_bytes();
   const std::byte* values = cache.data + options.layer * l.layer_bytes() +
@@ -104,7 +107,8 @@ void AttentionCall::run_span(const AttentionTask& task, int64_t span, const Stat
                       .head_dim = head_dim(),
                       .value_dim = value_dim(),
                       .first_key = std::max(span * kSpanKeys, task.first_key),
-                      .end_key = std::min((span + 1) * kSpanKeys, task.end_key()),
+                      .end_key = end_key,
+                      .next_end = std::max(next_end, end_key),
                       .num_queries = queries(task),
                       .q = thread_memory,
                       .group = group(),
@@ -148,9 +152,9 @@ void AttentionCall::run_task(const AttentionTask& task, float* thread_memory) co
   float* states = thread_memory + query_floats() + attention_scratch(head_dim());
   const State total(states, queries(task));
   const State other(states + state_floats(), queries(task));
-  run_span(task, task.first_span(), total, thread_memory);
+  run_span(task, task.first_span(), total, thread_memory, task.end_key());
   for (int64_t span = task.first_span() + 1; span < task.end_span(); ++span) {
-    run_span(task, span, other, thread_memory);
+    run_span(task, span, other, thread_memory, task.end_key());
     merge(task, span, total, other);
   }
   finish(task, total);

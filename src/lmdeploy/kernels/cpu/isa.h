@@ -112,6 +112,7 @@ struct AttentionSpan {
   int64_t value_dim;
   int64_t first_key;  // earlier keys are not looked at: their blocks may be gone
   int64_t end_key;    // in the span of first_key, or its end
+  int64_t next_end;   // at least end_key: keys up to it are the ones that this thread reads next
   int64_t num_queries;
   const float* q;      // packed by pack_queries
   int64_t group;       // queries of one token, one after the other

@@ -47,15 +47,22 @@ struct Rows {
 /// used.
 struct Keys {
   const std::byte* rows = nullptr;
-  const std::byte* next = nullptr;  // of the next tile, asked for meanwhile
+  const std::byte* ahead = nullptr;  // rows that are read soon, asked for meanwhile
 };
 
 /// A tile of V: widened, or rows of the cache that are widened where they are used.
 struct Values {
   Rows widened = {};
   const std::byte* rows = nullptr;
-  const std::byte* next = nullptr;  // of the next tile, asked for meanwhile
+  const std::byte* ahead = nullptr;  // as in Keys
 };
+
+/// Asks for rows that lie together, evenly while others are multiplied: all at once they would wait for each
+/// other, and the products for them. Two tiles do not fit into the first cache, unless they are of 4 bits.
+template <CacheKind kKind>
+LMD_INLINE void ask_for(const std::byte* row) {
+  __builtin_prefetch(row, /*write=*/0, /*locality=*/kKind == CacheKind::kU4 ? 3 : 2);
+}
 
 LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
 
@@ -171,7 +178,7 @@ Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int6
 
 /// Asks for a tile that is read soon: tiles lie in scattered blocks and are read in strides, which the
 /// processor does not foresee.
-void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
+LMD_INLINE void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
   const auto prefetch = [](const std::byte* data, int64_t bytes) {
     for (int64_t line = 0; line < bytes; line += 64)
       __builtin_prefetch(data + line, /*write=*/0, /*locality=*/2);
@@ -207,14 +214,15 @@ LMD_INLINE void widen_columns(float* panel, const uint8_t (&columns)[kByteColumn
       store(panel + i * 16 + lane, code_of<kBits>(load_as<VecU8>(&columns[i][lane])));
 }
 
-void transpose_codes(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* next) {
+template <CacheKind kKind>
+void transpose_codes(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* ahead) {
   const auto at_most = [](int64_t n) { return n < kByteColumns ? n : kByteColumns; };
   for (int64_t d = 0; d < s.row_bytes; d += kByteColumns, panel += kByteColumns * 16) {
     uint8_t columns[kByteColumns][16];
     transpose_bytes(columns, rows + d, s.row_bytes);
-    if (next != nullptr && d % 64 == 0)
-      for (int64_t i = 0; i < 16; ++i) __builtin_prefetch(next + i * s.row_bytes + d);
-    if (s.kind == CacheKind::kU8) {
+    if (ahead != nullptr)
+      for (int64_t line = 0; line < 16 * kByteColumns; line += 64) ask_for<kKind>(ahead + 16 * d + line);
+    if (kKind == CacheKind::kU8) {
       widen_columns<Bits::kAll>(panel, columns, at_most(s.row_bytes - d));
     } else {
       widen_columns<Bits::kLow>(panel, columns, at_most(s.row_bytes - d));
@@ -229,15 +237,15 @@ LMD_INLINE SquareRow load_square_row(const std::byte* p) {
   return kKind == CacheKind::kF16 ? square_row_of_f16(p) : square_row_of_bf16(p);
 }
 template <CacheKind kKind>
-void transpose_floats(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* next) {
+void transpose_floats(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* ahead) {
   constexpr int64_t kBytes = kKind == CacheKind::kF32 ? 4 : 2;  // of an element
   const int64_t whole = s.head_dim / kSquare * kSquare;
   for (int64_t first = 0; first < 16; first += kSquare) {
     const std::byte* from = rows + first * s.row_bytes;
     for (int64_t d = 0; d < whole; d += kSquare) {
-      if (next != nullptr && d * kBytes % 64 == 0)
-        for (int64_t i = 0; i < kSquare; ++i)
-          __builtin_prefetch(next + (first + i) * s.row_bytes + d * kBytes);
+      if (ahead != nullptr)
+        for (int64_t at = 0; at < kSquare * kSquare * kBytes; at += 64)
+          ask_for<kKind>(ahead + first * s.row_bytes + d * kSquare * kBytes + at);
       transpose_square(panel + d * 16 + first,
                        [&](int i) { return load_square_row<kKind>(from + i * s.row_bytes + d * kBytes); });
     }
@@ -247,26 +255,33 @@ void transpose_floats(float* panel, const AttentionSpan& s, const std::byte* row
       widen(panel + d * 16 + i, kKind, rows + i * s.row_bytes + d * kBytes, 1);
 }
 
-/// panel[d][j] = element or code d of row j of 16 rows, s.row_bytes apart. Asks for those at `next`, if any.
-void transpose_panel(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* next) {
-  if (is_coded(s.kind)) return transpose_codes(panel, s, rows, next);
-  if (s.kind == CacheKind::kF16) return transpose_floats<CacheKind::kF16>(panel, s, rows, next);
-  if (s.kind == CacheKind::kBF16) return transpose_floats<CacheKind::kBF16>(panel, s, rows, next);
-  transpose_floats<CacheKind::kF32>(panel, s, rows, next);
+/// panel[d][j] = element or code d of row j of 16 rows, s.row_bytes apart. Asks for those at `ahead`, if any.
+void transpose_panel(float* panel, const AttentionSpan& s, const std::byte* rows, const std::byte* ahead) {
+  if (s.kind == CacheKind::kU8) return transpose_codes<CacheKind::kU8>(panel, s, rows, ahead);
+  if (s.kind == CacheKind::kU4) return transpose_codes<CacheKind::kU4>(panel, s, rows, ahead);
+  if (s.kind == CacheKind::kF16) return transpose_floats<CacheKind::kF16>(panel, s, rows, ahead);
+  if (s.kind == CacheKind::kBF16) return transpose_floats<CacheKind::kBF16>(panel, s, rows, ahead);
+  transpose_floats<CacheKind::kF32>(panel, s, rows, ahead);
 }
 
-/// Scales and mins of a tile's rows, which have `parts` pairs each.
+/// Scales and mins of a tile's rows, which have `parts` pairs each. Those that are not of `keys` may be
+/// anything.
 void load_params(Params* params, int64_t parts, const AttentionSpan& s, const std::byte* cache,
                  int64_t tile_key, Range keys) {
-  uint32_t pairs[2 * kTileKeys] = {};
+  std::byte copy[2 * kTileKeys * 4];
+  const std::byte* pairs = copy;
   for_runs(s, cache, tile_key, keys, [&](int64_t first, CachedRows run) {
-    __builtin_memcpy(pairs + first * parts, run.block_params + run.offset * parts * 4,
-                     static_cast<size_t>(run.count * parts) * 4);
+    const std::byte* from = run.block_params + run.offset * parts * 4;
+    if (s.block_len % kTileKeys == 0)
+      pairs = from - first * parts * 4;
+    else
+      __builtin_memcpy(copy + first * parts * 4, from, static_cast<size_t>(run.count * parts) * 4);
   });
   for (int64_t part = 0; part < parts; ++part) {
     for (int64_t j = 0; j < kTileKeys; j += kLanes) {
-      VecU pair;
-      for (int i = 0; i < kLanes; ++i) pair[i] = pairs[(j + i) * parts + part];
+      VecU pair = load_as<VecU>(pairs + j * 4);
+      if (parts > 1)
+        for (int i = 0; i < kLanes; ++i) pair[i] = load_as<uint32_t>(pairs + ((j + i) * parts + part) * 4);
       store(params[part].scale + j, f16_to_f32(__builtin_convertvector(pair & 0xffffu, VecU16)));
       store(params[part].min + j, f16_to_f32(__builtin_convertvector(pair >> 16, VecU16)));
     }
@@ -336,22 +351,34 @@ struct FloatColumns {
   LMD_INLINE Row16 operator()(int64_t row) const { return load16(data + row * stride); }
 };
 template <CacheKind kKind>
-struct HalfColumns {
+struct CachedColumns {
+  static constexpr int kBytes = kKind == CacheKind::kF32 ? 4 : 2;
   const std::byte* data;
   int64_t stride;
-  const std::byte* next;
+  const std::byte* ahead;
+
+  CachedColumns(const Values& v, int64_t row_bytes, int64_t d)
+      : data(v.rows + d * kBytes), stride(row_bytes), ahead(v.ahead + d * kBytes * kTileKeys) {}
   LMD_INLINE Row16 operator()(int64_t row) const {
-    __builtin_prefetch(next + row * stride);
+    ask_for<kKind>(ahead + row * 16 * kBytes);
+    if constexpr (kKind == CacheKind::kF32)
+      return load16(reinterpret_cast<const float*>(data + row * stride));
     return kKind == CacheKind::kF16 ? load16_f16(data + row * stride) : load16_bf16(data + row * stride);
   }
 };
-template <Bits kBits>
+template <CacheKind kKind, Bits kBits>
 struct CodeColumns {
+  static constexpr int kPerByte = kKind == CacheKind::kU4 ? 2 : 1;
   const std::byte* data;
   int64_t stride;
-  const std::byte* next;
+  const std::byte* ahead;
+
+  CodeColumns(const Values& v, int64_t row_bytes, int64_t d)
+      : data(v.rows + d - (kBits == Bits::kHigh ? row_bytes : 0)),
+        stride(row_bytes),
+        ahead(v.ahead + d * kTileKeys / kPerByte) {}
   LMD_INLINE Row16 operator()(int64_t row) const {
-    __builtin_prefetch(next + row * stride);
+    ask_for<kKind>(ahead + row * 16 / kPerByte);
     Row16 r;
     for (int i = 0; i < kVecs; ++i) r.v[i] = code_of<kBits>(load_as<VecU8>(data + row * stride + i * kLanes));
     return r;
@@ -388,19 +415,17 @@ LMD_INLINE void sum_columns(Row16 (&sums)[T], const AttentionSpan& s, const Valu
   if (v.rows == nullptr)
     sum_values<T>(sums, FloatColumns{v.widened.data + d, v.widened.stride}, weights, seen);
   else if (s.kind == CacheKind::kF16)
-    sum_values<T>(sums, HalfColumns<CacheKind::kF16>{v.rows + 2 * d, s.row_bytes, v.next + 2 * d}, weights,
-                  seen);
+    sum_values<T>(sums, CachedColumns<CacheKind::kF16>(v, s.row_bytes, d), weights, seen);
   else if (s.kind == CacheKind::kBF16)
-    sum_values<T>(sums, HalfColumns<CacheKind::kBF16>{v.rows + 2 * d, s.row_bytes, v.next + 2 * d}, weights,
-                  seen);
+    sum_values<T>(sums, CachedColumns<CacheKind::kBF16>(v, s.row_bytes, d), weights, seen);
+  else if (s.kind == CacheKind::kF32)
+    sum_values<T>(sums, CachedColumns<CacheKind::kF32>(v, s.row_bytes, d), weights, seen);
   else if (s.kind == CacheKind::kU8)
-    sum_values<T>(sums, CodeColumns<Bits::kAll>{v.rows + d, s.row_bytes, v.next + d}, weights, seen);
+    sum_values<T>(sums, CodeColumns<CacheKind::kU8, Bits::kAll>(v, s.row_bytes, d), weights, seen);
   else if (d < s.row_bytes)
-    sum_values<T>(sums, CodeColumns<Bits::kLow>{v.rows + d, s.row_bytes, v.next + d}, weights, seen);
+    sum_values<T>(sums, CodeColumns<CacheKind::kU4, Bits::kLow>(v, s.row_bytes, d), weights, seen);
   else
-    sum_values<T>(sums,
-                  CodeColumns<Bits::kHigh>{v.rows + d - s.row_bytes, s.row_bytes, v.next + d - s.row_bytes},
-                  weights, seen);
+    sum_values<T>(sums, CodeColumns<CacheKind::kU4, Bits::kHigh>(v, s.row_bytes, d), weights, seen);
 }
 
 /// Scores of the codes of a panel of keys become those of the keys.
@@ -427,7 +452,7 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Keys& k, 
     const float* keys = scratch.keys + (k.rows == nullptr ? panel * s.head_dim * 16 : 0);
     if (k.rows != nullptr)
       transpose_panel(scratch.keys, s, k.rows + panel * 16 * s.row_bytes,
-                      k.next == nullptr ? nullptr : k.next + panel * 16 * s.row_bytes);
+                      k.ahead == nullptr ? nullptr : k.ahead + panel * 16 * s.row_bytes);
     Row16 sums[T];
     multiply<T>(sums, keys, 16, q, first_part);
     if (is_coded(s.kind)) decode_scores<T>(sums, scratch.k[0], panel, q_sums);
@@ -480,21 +505,39 @@ float sum_of(const float* x, int64_t n) {
 }
 
 /// Whether the rows of a tile lie together and are used once, by one tile of queries: then what is made of
-/// them need not leave the first cache, and the next tile's are asked for one by one, meanwhile. (Asked for
-/// at once they come no sooner than without.)
+/// them need not leave the first cache, and those that are read next are asked for one by one, meanwhile.
 LMD_INLINE bool streams_rows(const AttentionSpan& s, int64_t num_query_tiles) {
   return num_query_tiles == 1 && s.block_len % kTileKeys == 0;
 }
 
-/// The rows of the tile at `tile_key`; nullptr where the span ends before.
+/// Whether a tile's values are asked for while its keys are read, and the next tile's keys while its values
+/// are. Codes, half as many bytes, come soon enough a whole tile ahead.
+LMD_INLINE bool asks_in_turn(const AttentionSpan& s) { return !is_coded(s.kind) && s.v != s.k; }
+
+/// The rows of the tile at `tile_key`; nullptr if this thread does not read them.
 const std::byte* rows_of_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key) {
-  return tile_key < s.end_key ? gather_rows(nullptr, s, cache, tile_key, {0, 1}) : nullptr;
+  return tile_key < s.next_end ? gather_rows(nullptr, s, cache, tile_key, {0, 1}) : nullptr;
+}
+
+/// Asks for what load_params() reads of the next tile, if this thread reads one. Inlined: calls of a function
+/// that does nothing else GCC leaves out.
+LMD_INLINE void ask_for_params(const AttentionSpan& s, const std::byte* cache, int64_t parts,
+                               int64_t tile_key) {
+  const int64_t next = tile_key + kTileKeys;
+  if (next >= s.next_end) return;
+  for_runs(s, cache, next, {0, 1}, [&](int64_t, CachedRows run) {
+    for (int64_t at = 0; at < kTileKeys * parts * 4; at += 64)
+      __builtin_prefetch(run.block_params + run.offset * parts * 4 + at);
+  });
 }
 
 Keys make_keys(const Scratch& scratch, const AttentionSpan& s, int64_t tile_key, Range keys,
                int64_t num_query_tiles) {
-  if (streams_rows(s, num_query_tiles))
-    return {rows_of_tile(s, s.k, tile_key), rows_of_tile(s, s.k, tile_key + kTileKeys)};
+  if (streams_rows(s, num_query_tiles)) {
+    return {.rows = rows_of_tile(s, s.k, tile_key),
+            .ahead = asks_in_turn(s) ? rows_of_tile(s, s.v, tile_key)
+                                     : rows_of_tile(s, s.k, tile_key + kTileKeys)};
+  }
   const std::byte* rows = gather_rows(scratch.rows, s, s.k, tile_key, keys);
   for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16)
     transpose_panel(scratch.keys + j * s.head_dim, s, rows + j * s.row_bytes, nullptr);
@@ -503,11 +546,11 @@ Keys make_keys(const Scratch& scratch, const AttentionSpan& s, int64_t tile_key,
 Values make_values(const Scratch& scratch, const AttentionSpan& s, int64_t tile_key, Range keys,
                    int64_t num_query_tiles) {
   const bool whole_vectors = is_coded(s.kind) ? s.row_bytes % 16 == 0 : s.head_dim % 16 == 0;
-  if (!streams_rows(s, num_query_tiles) || !whole_vectors || s.kind == CacheKind::kF32)
+  if (!streams_rows(s, num_query_tiles) || !whole_vectors)
     return {.widened = load_tile(scratch.rows, s, s.v, tile_key, keys)};
   const std::byte* rows = rows_of_tile(s, s.v, tile_key);
-  const std::byte* next = rows_of_tile(s, s.v, tile_key + kTileKeys);
-  return {.rows = rows, .next = next == nullptr ? rows : next};
+  const std::byte* ahead = rows_of_tile(s, asks_in_turn(s) ? s.k : s.v, tile_key + kTileKeys);
+  return {.rows = rows, .ahead = ahead == nullptr ? rows : ahead};
 }
 
 LMD_INLINE int64_t num_query_tiles(int64_t num_queries) {
@@ -558,6 +601,10 @@ void attention_span(const AttentionSpan& s) {
     if (is_coded(s.kind)) {
       load_params(scratch.k, s.key_parts, s, s.k, key, keys);
       load_params(&scratch.v, 1, s, s.v, key, keys);
+      if (streams) {
+        ask_for_params(s, s.k, s.key_parts, key);
+        ask_for_params(s, s.v, 1, key);
+      }
     }
     const Keys k = make_keys(scratch, s, key, keys, num_tiles);
     const Values v = make_values(scratch, s, key, keys, num_tiles);

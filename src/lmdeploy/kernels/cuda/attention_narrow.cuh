@@ -92,7 +92,7 @@ __device__ void store_partial(const AttentionArgs& a, const AttentionTile& tile,
 /// on.
 template <typename Format>
 __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_attention_kernel(
-    const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block) {
+    const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block, SpanTiles span_tiles) {
 #if LMDEPLOY_HAS_MMA
   using Memory = NarrowMemory<Format>;
   constexpr int kCols = Format::kDim / kNarrowWarps;
@@ -102,7 +102,7 @@ __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_
   const AttentionTile tile = find_attention_tile<kWarpRows>(a, static_cast<int>(blockIdx.x));
   if (tile.num_rows == 0 || tile.sequence_rows > most_rows) return wait_for_previous_kernel();
   const Keys keys(a, tile);
-  const BlockSpans spans(keys, spans_per_block);
+  const BlockSpans spans(keys, spans_per_block, span_tiles);
   if (spans.none) return wait_for_previous_kernel();
   const LaneRows rows(a, tile, kv_head, 0);
   typename Memory::Ring ring(a, tile, keys, kv_head,
@@ -123,7 +123,7 @@ __global__ __launch_bounds__(kNarrowThreads, Format::kNarrowBlocks) void narrow_
     ring.release();
     if (!spans.ends_span(t)) continue;
     if (a.partials != nullptr) {
-      store_partial<Format>(a, tile, rows, kv_head, t / kSpanTiles, sums);
+      store_partial<Format>(a, tile, rows, kv_head, span_tiles.span_of(t), sums);
     } else {
       for (int i = 0; i < 2; ++i) {
         const Join join(total.max[i], sums.max[i]);
@@ -150,6 +150,9 @@ bool run_few_rows(AttentionArgs args, int64_t tokens, int most_rows, const Devic
   allow_shared_memory<narrow_attention_kernel<Format>>(kBytes);
   const int64_t slots =
       device.num_sms * blocks_at_once<narrow_attention_kernel<Format>>(kNarrowThreads, kBytes);
+  const int64_t real_items = std::min<int64_t>(tiles, tokens) * args.num_kv_heads;
+  const SpanTiles span_tiles = choose_span_tiles(args, real_items, slots, /*most_spans=*/32);
+  args.num_spans *= kSpanTiles / span_tiles.count();
   const int64_t per_block =
       items > kArrivals ? args.num_spans : choose_spans(args.num_spans, items, slots, /*least_waves=*/3);
   const int64_t splits = ceil_div(args.num_spans, per_block);
@@ -157,7 +160,7 @@ bool run_few_rows(AttentionArgs args, int64_t tokens, int most_rows, const Devic
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(args.num_kv_heads),
                   static_cast<unsigned>(splits));
   launch(narrow_attention_kernel<Format>, grid, kNarrowThreads, kBytes, stream, args, most_rows,
-         static_cast<int>(per_block));
+         static_cast<int>(per_block), span_tiles);
   return true;
 }
 

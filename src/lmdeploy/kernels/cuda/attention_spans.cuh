@@ -289,7 +289,7 @@ __device__ void store_few_rows(const AttentionArgs& a, const AttentionTile& tile
 /// `most_rows`: sequences of more are the wide kernel's.
 template <typename Format>
 __global__ __launch_bounds__(32, Format::kSpanBlocks) void span_attention_kernel(
-    const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block, int span_tiles) {
+    const __grid_constant__ AttentionArgs a, int most_rows, int spans_per_block, SpanTiles span_tiles) {
 #if LMDEPLOY_HAS_MMA
   extern __shared__ float4 raw_memory[];
   const int kv_head = static_cast<int>(blockIdx.y);
@@ -311,7 +311,7 @@ __global__ __launch_bounds__(32, Format::kSpanBlocks) void span_attention_kernel
     attend_few<Format>(a, rows, q, units, memory, t * kTileKeys, sums);
     if (is_alone || !spans.ends_span(t)) continue;
     sums.finish_span();
-    store_few_partials<Format>(a, tile, rows, kv_head, t / span_tiles, sums);
+    store_few_partials<Format>(a, tile, rows, kv_head, span_tiles.span_of(t), sums);
     sums.clear();
   }
   if (is_alone) {
@@ -320,17 +320,6 @@ __global__ __launch_bounds__(32, Format::kSpanBlocks) void span_attention_kernel
   }
   finish_split<typename Format::T, 4>(a, tile, kv_head, spans);
 #endif
-}
-
-/// Fewer tiles a span where the device has blocks to spare, but not so few that joining them takes longer.
-inline int choose_span_tiles(const AttentionArgs& args, int64_t items, int64_t slots) {
-  constexpr int kMostSpans = 16;
-  int tiles = kSpanTiles;
-  while (tiles > 1 && args.num_spans > 1 && !args.batch_invariant &&
-         args.num_spans * kSpanTiles / (tiles / 2) <= kMostSpans &&
-         items * args.num_spans * kSpanTiles / (tiles / 2) <= slots)
-    tiles /= 2;
-  return tiles;
 }
 
 template <typename Format>
@@ -342,8 +331,8 @@ bool run_few_rows(AttentionArgs args, int64_t tokens, int most_rows, const Devic
   allow_shared_memory<span_attention_kernel<Format>>(kBytes);
   const int64_t slots = device.num_sms * blocks_at_once<span_attention_kernel<Format>>(32, kBytes);
   const int64_t real_items = std::min<int64_t>(tiles, tokens) * args.num_kv_heads;
-  const int span_tiles = choose_span_tiles(args, real_items, slots);
-  args.num_spans *= kSpanTiles / span_tiles;
+  const SpanTiles span_tiles = choose_span_tiles(args, real_items, slots, /*most_spans=*/16);
+  args.num_spans *= kSpanTiles / span_tiles.count();
   const int64_t per_block =
       items > kArrivals ? args.num_spans : choose_spans(args.num_spans, real_items, slots, /*least_waves=*/2);
   const int64_t splits = ceil_div(args.num_spans, per_block);

@@ -19,28 +19,40 @@ __device__ inline float* partial_row(const AttentionArgs& a, const AttentionTile
 
 constexpr int kSpanTiles = kSpan / kTileKeys;
 
+/// How many tiles a span has: 2^log2, kSpanTiles or fewer.
+struct SpanTiles {
+  int log2;
+  __host__ __device__ int count() const { return 1 << log2; }
+  /// The span that has the tile.
+  __device__ int span_of(int tile) const { return tile >> log2; }
+};
+constexpr SpanTiles kWholeSpans = {2};
+static_assert(1 << kWholeSpans.log2 == kSpanTiles);
+
 /// What keys of a sequence are a block's, which has spans_per_block spans from blockIdx.z * spans_per_block
 /// on. A span is kSpan keys, or fewer where a row's sums need not have one order.
 struct BlockSpans {
   int first_span, end_span;  // of the sequence
   int first_tile, end_tile;  // of the block
   int blocks;                // that share the sequence
-  int span_tiles;
+  SpanTiles tiles;
   bool none;  // the block has no keys
 
-  __device__ BlockSpans(const Keys& keys, int spans_per_block, int tiles_of_span = kSpanTiles)
-      : first_span(keys.first / (tiles_of_span * kTileKeys)),
-        end_span((keys.end + tiles_of_span * kTileKeys - 1) / (tiles_of_span * kTileKeys)),
-        span_tiles(tiles_of_span) {
+  __device__ BlockSpans(const Keys& keys, int spans_per_block, SpanTiles tiles_of_span)
+      : first_span(tiles_of_span.span_of(keys.first_tile())),
+        end_span(tiles_of_span.span_of(keys.end_tile() + tiles_of_span.count() - 1)),
+        tiles(tiles_of_span) {
     const int first = max(first_span, static_cast<int>(blockIdx.z) * spans_per_block),
               end = min(end_span, (static_cast<int>(blockIdx.z) + 1) * spans_per_block);
     none = first >= end;
-    first_tile = max(keys.first_tile(), first * span_tiles);
-    end_tile = min(keys.end_tile(), end * span_tiles);
+    first_tile = max(keys.first_tile(), first << tiles.log2);
+    end_tile = min(keys.end_tile(), end << tiles.log2);
     blocks = (end_span - 1) / spans_per_block - first_span / spans_per_block + 1;
   }
   /// Whether tile t is the last one of a span, or the block's last.
-  __device__ bool ends_span(int t) const { return (t + 1) % span_tiles == 0 || t + 1 == end_tile; }
+  __device__ bool ends_span(int t) const {
+    return tiles.span_of(t) != tiles.span_of(t + 1) || t + 1 == end_tile;
+  }
 };
 
 /// Spans of four elements of a row, in order.
@@ -116,6 +128,20 @@ int blocks_at_once(int threads, int shared_bytes) {
           "find how many blocks of attention run at once");
     return std::max(1, count);
   });
+}
+
+/// Tiles of a span: fewer than kSpanTiles where the device has blocks to spare, but not so few that joining
+/// the spans takes longer: up to `most_spans` of several tiles, and up to 16 of one.
+inline SpanTiles choose_span_tiles(const AttentionArgs& args, int64_t items, int64_t slots, int most_spans) {
+  constexpr int kMostOfOneTile = 16;
+  SpanTiles tiles = kWholeSpans;
+  while (tiles.log2 > 0 && args.num_spans > 1 && !args.batch_invariant) {
+    const SpanTiles fewer = {tiles.log2 - 1};
+    const int64_t spans = int64_t{args.num_spans} * kSpanTiles / fewer.count();
+    if (spans > (fewer.count() > 1 ? most_spans : kMostOfOneTile) || items * spans > slots) break;
+    tiles = fewer;
+  }
+  return tiles;
 }
 
 /// Spans of a block: so few that the device, which runs `slots` blocks at once, is full `least_waves` times

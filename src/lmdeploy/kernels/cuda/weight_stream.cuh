@@ -14,6 +14,13 @@
 namespace lmdeploy::cuda {
 namespace {
 
+/// Tiles of 16 outputs that a block has: `each`, and one more the first `more` of them. Of two blocks on a
+/// multiprocessor, which are half a grid apart, the second one has no more than the first.
+struct BlockShares {
+  int each, more;
+  __device__ int first(int block) const { return block * each + min(block, more); }
+};
+
 /// `Units`: how a weight is cut and multiplied:
 ///   kCols, kBytes  of a unit of 16 rows
 ///   kStrands       of a tile; a block has a warp for each, or fewer where shared memory is short
@@ -44,15 +51,16 @@ class WeightStream {
   static constexpr int kRingBytes = kDepth * Units::kBytes;
   static constexpr int kSumBytes = Units::kStrands * kStrandSums * static_cast<int>(sizeof(float));
 
-  __device__ WeightStream(const FewTokensArgs& a, Activation activation, float* memory)
+  __device__ WeightStream(const FewTokensArgs& a, Activation activation, const BlockShares& shares,
+                          float* memory)
       : a_(a),
         activation_(activation),
         units_(a),
         warps_(static_cast<int>(blockDim.x) / 32),
         outputs_(kGlu ? a.rows / 2 : a.rows),
         num_strands_(min(Units::kStrands, (a.cols + Units::kCols - 1) / Units::kCols)),
-        first_tile_(share_of_block(static_cast<int>(blockIdx.x))),
-        end_tile_(share_of_block(static_cast<int>(blockIdx.x) + 1)),
+        first_tile_(shares.first(static_cast<int>(blockIdx.x))),
+        end_tile_(shares.first(static_cast<int>(blockIdx.x) + 1)),
         sums_(memory),
         ring_(shared_address(memory) + static_cast<uint32_t>(kSumBytes + warp() * kRingBytes)),
         slot_(ring_) {
@@ -86,10 +94,6 @@ class WeightStream {
     const std::byte *unit, *from;  // in the first tile, in this one
   };
 
-  __device__ int share_of_block(int block) const {
-    const int64_t tiles = (outputs_ + 15) / 16;
-    return static_cast<int>(tiles * block / gridDim.x);
-  }
   __device__ int tiles_of_pass(int first) const { return min(kOutputTiles, end_tile_ - first) * kParts; }
 
   __device__ void start_next() {
@@ -224,10 +228,10 @@ class WeightStream {
 
 template <typename T, typename Units, int kTokenTiles, bool kGlu>
 __global__ __launch_bounds__(Units::kStrands * 32, Units::kBlocks) void weight_stream_kernel(
-    const __grid_constant__ FewTokensArgs a, Activation activation) {
+    const __grid_constant__ FewTokensArgs a, Activation activation, BlockShares shares) {
 #if LMDEPLOY_HAS_MMA
   extern __shared__ float4 memory[];
-  WeightStream<T, Units, kTokenTiles, kGlu>(a, activation, reinterpret_cast<float*>(memory)).run();
+  WeightStream<T, Units, kTokenTiles, kGlu>(a, activation, shares, reinterpret_cast<float*>(memory)).run();
 #endif
 }
 
@@ -242,7 +246,8 @@ void launch_weight_stream(const FewTokensArgs& args, const DeviceLimits& device,
   allow_shared_memory<kernel>(bytes());
   const int64_t tiles = ceil_div(args.glu ? args.rows / 2 : args.rows, 16);
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(tiles, device.num_sms * Units::kBlocks));
-  launch(kernel, blocks, warps * 32, bytes(), stream, args, args.glu.value_or(Activation::kSilu));
+  const BlockShares shares = {static_cast<int>(tiles / blocks), static_cast<int>(tiles % blocks)};
+  launch(kernel, blocks, warps * 32, bytes(), stream, args, args.glu.value_or(Activation::kSilu), shares);
 }
 
 }  // namespace

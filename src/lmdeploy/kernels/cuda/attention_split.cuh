@@ -99,18 +99,24 @@ __device__ void finish_split(const AttentionArgs& a, const AttentionTile& tile, 
     if (!is_last) return;
   }
   const int each = a.head_dim / 4, count = tile.num_rows * each, threads = static_cast<int>(blockDim.x);
+  const int64_t to_next_span = a.partial_rows * partial_stride(a);
   for (int first = thread(); first < count; first += kAtOnce * threads) {
     JoinedSpans joined[kAtOnce];
     int row[kAtOnce], d[kAtOnce];
+    const float* partial[kAtOnce];
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n) {
       const int i = n == 0 ? first : min(first + n * threads, count - 1);
       row[n] = i / each, d[n] = i % each * 4;
+      partial[n] = partial_row(a, tile, kv_head, spans.first_span, row[n]);
     }
 #pragma unroll(kAtOnce > 1 ? 2 : 4)
     for (int span = spans.first_span; span < spans.end_span; ++span)
 #pragma unroll
-      for (int n = 0; n < kAtOnce; ++n) joined[n].add(a, partial_row(a, tile, kv_head, span, row[n]), d[n]);
+      for (int n = 0; n < kAtOnce; ++n) {
+        joined[n].add(a, partial[n], d[n]);
+        partial[n] += to_next_span;
+      }
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n)
       if (first + n * threads < count) joined[n].template store<T>(a, tile, kv_head, row[n], d[n]);

@@ -176,19 +176,6 @@ Rows load_tile(float* rows, const AttentionSpan& s, const std::byte* cache, int6
   return tile;
 }
 
-/// Asks for a tile that is read soon: tiles lie in scattered blocks and are read in strides, which the
-/// processor does not foresee.
-LMD_INLINE void prefetch_tile(const AttentionSpan& s, const std::byte* cache, int64_t tile_key, Range keys) {
-  const auto prefetch = [](const std::byte* data, int64_t bytes) {
-    for (int64_t line = 0; line < bytes; line += 64)
-      __builtin_prefetch(data + line, /*write=*/0, /*locality=*/2);
-  };
-  for_runs(s, cache, tile_key, keys, [&](int64_t, CachedRows run) {
-    prefetch(run.data, run.count * s.row_bytes);
-    if (is_coded(s.kind)) prefetch(run.block_params + run.offset * 4, run.count * 4);
-  });
-}
-
 /// The rows of a tile, s.row_bytes apart, with some bytes to read after the last: where they lie, or in
 /// `copy`. Rows that are not of `keys` may hold anything.
 const std::byte* gather_rows(float* scratch, const AttentionSpan& s, const std::byte* cache, int64_t tile_key,
@@ -222,7 +209,7 @@ void transpose_codes(float* panel, const AttentionSpan& s, const std::byte* rows
     transpose_bytes(columns, rows + d, s.row_bytes);
     if (ahead != nullptr)
       for (int64_t line = 0; line < 16 * kByteColumns; line += 64) ask_for<kKind>(ahead + 16 * d + line);
-    if (kKind == CacheKind::kU8) {
+    if constexpr (kKind == CacheKind::kU8) {
       widen_columns<Bits::kAll>(panel, columns, at_most(s.row_bytes - d));
     } else {
       widen_columns<Bits::kLow>(panel, columns, at_most(s.row_bytes - d));
@@ -344,7 +331,7 @@ float soften(float* scores, Range seen, float scale, float& max, float& sum) {
   return shrink;
 }
 
-/// Sixteen columns of the rows of a tile of V: as f32, or halves or codes where they lie.
+/// Sixteen columns of the rows of a tile of V: widened, or elements or codes where they lie.
 struct FloatColumns {
   const float* data;
   int64_t stride;
@@ -596,20 +583,16 @@ void attention_span(const AttentionSpan& s) {
   };
   for (int64_t key = s.first_key / kTileKeys * kTileKeys; key < s.end_key; key += kTileKeys) {
     const Range keys = wanted(key);
-    const bool streams = streams_rows(s, num_tiles);
-    if (s.v != s.k && !streams) prefetch_tile(s, s.v, key, keys);
     if (is_coded(s.kind)) {
       load_params(scratch.k, s.key_parts, s, s.k, key, keys);
       load_params(&scratch.v, 1, s, s.v, key, keys);
-      if (streams) {
+      if (streams_rows(s, num_tiles)) {
         ask_for_params(s, s.k, s.key_parts, key);
         ask_for_params(s, s.v, 1, key);
       }
     }
     const Keys k = make_keys(scratch, s, key, keys, num_tiles);
     const Values v = make_values(scratch, s, key, keys, num_tiles);
-    if (!streams && key + kTileKeys < s.end_key)
-      prefetch_tile(s, s.k, key + kTileKeys, wanted(key + kTileKeys));
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const int64_t begin = tile_begin(tile, s.num_queries, num_tiles);
       const int64_t end = tile_begin(tile + 1, s.num_queries, num_tiles);

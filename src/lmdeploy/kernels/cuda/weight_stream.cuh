@@ -14,8 +14,8 @@
 namespace lmdeploy::cuda {
 namespace {
 
-/// Tiles of 16 outputs that a block has: `each`, and one more the first `more` of them. Of two blocks on a
-/// multiprocessor, which are half a grid apart, the second one has no more than the first.
+/// Tiles of 16 outputs that a block has: `each`, and one more the first `more` of them. Divided on the host:
+/// a block's first copies do not wait for it.
 struct BlockShares {
   int each, more;
   __device__ int first(int block) const { return block * each + min(block, more); }

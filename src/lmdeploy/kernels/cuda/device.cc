@@ -6,6 +6,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/kernels/cuda/cuda_check.h"
+#include "lmdeploy/kernels/device_support.h"
 #include "lmdeploy/kernels/kernels.h"
 
 namespace lmdeploy {
@@ -35,8 +36,7 @@ class DeviceAllocator : public Allocator {
       cudaGetLastError();  // forgets it: the next check must not see it
       size_t free_bytes = 0, total_bytes = 0;
       cudaMemGetInfo(&free_bytes, &total_bytes);
-      throw Error(ErrorCode::kResourceExhausted, cat("out of GPU memory: ", bytes, " bytes asked for, ",
-                                                     free_bytes, " of ", total_bytes, " are free"));
+      throw Error(ErrorCode::kResourceExhausted, out_of_device_memory(bytes, free_bytes, total_bytes));
     }
     check(status, "allocate");
     return static_cast<std::byte*>(data);
@@ -126,7 +126,6 @@ std::byte* Scratch::bytes(int64_t count) {
 int cuda_toolkit_version() { return CUDART_VERSION; }
 
 CudaStatus cuda_status() {
-  constexpr int kLeastMajor = 7, kLeastMinor = 5;
   CudaStatus found;
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -141,11 +140,10 @@ CudaStatus cuda_status() {
   }
   for (int i = 0; i < count; ++i) {
     const CudaDevice device = cuda::describe_device(i);
-    if (device.major > kLeastMajor || (device.major == kLeastMajor && device.minor >= kLeastMinor))
+    if (const std::string problem = device_problem(device); problem.empty())
       found.devices.push_back(device);
     else
-      found.problem = cat(device.name, " has compute capability ", device.major, ".", device.minor,
-                          ", at least ", kLeastMajor, ".", kLeastMinor, " is needed");
+      found.problem = problem;
   }
   if (count == 0) found.problem = "no GPU can be used: the driver reports none";
   if (!found.devices.empty()) found.problem.clear();

@@ -74,6 +74,24 @@ std::shared_ptr<ThreadPool> make_threads(int num_threads) {
   return std::make_shared<ThreadPool>(num_threads);
 }
 
+std::pair<int, int> capability(const CudaDevice& device) { return {device.major, device.minor}; }
+
+/// bf16 for a checkpoint in bf16, as its config says or else its tensors; f16 for all others.
+DType checkpoint_dtype(const Checkpoint& checkpoint) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const Json* said =
+        checkpoint.config().is_object() ? checkpoint.config().get_object().if_contains(key) : nullptr;
+    if (said != nullptr && said->is_string())
+      return said->get_string() == "bfloat16" ? DType::kBF16 : DType::kF16;
+  }
+  int64_t in_bf16 = 0, in_all = 0;  // elements
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    in_all += tensor.shape.numel();
+    if (tensor.dtype == DType::kBF16) in_bf16 += tensor.shape.numel();
+  }
+  return 2 * in_bf16 > in_all ? DType::kBF16 : DType::kF16;
+}
+
 }  // namespace
 
 void check_devices(const PipelineConfig& config) {
@@ -117,9 +135,9 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkp
   const CpuOptions on_cpu = {.rounded_activations = config.rounded_activations.value_or(
                                  rounds_activations(config.dtype, checkpoint))};
   if (!uses_cuda(config)) return make_cpu_kernels(threads, on_cpu);
+  const DType dtype = cuda_dtype(config.dtype, checkpoint, cuda_status().devices.front());
   try {
-    return make_cuda_kernels(threads, cuda_dtype(config.dtype, checkpoint),
-                             {.batch_invariant = config.deterministic});
+    return make_cuda_kernels(threads, dtype, {.batch_invariant = config.deterministic});
   } catch (const Error& error) {
     if (config.device_type == "cuda") throw;
     LMD_LOG(kWarning, "models run on the CPU: ", error.what());
@@ -130,13 +148,14 @@ std::unique_ptr<Kernels> make_kernels(const PipelineConfig& config, const Checkp
 std::vector<std::unique_ptr<Kernels>> make_rank_kernels(const PipelineConfig& config,
                                                         const Checkpoint& checkpoint) {
   const auto threads = make_threads(config.num_threads);
-  const DType dtype = cuda_dtype(config.dtype, checkpoint);
+  std::vector<CudaDevice> devices = cuda_status().devices;
+  devices.resize(std::min(devices.size(), static_cast<size_t>(config.tp)));
+  const DType dtype =
+      cuda_dtype(config.dtype, checkpoint, *std::ranges::min_element(devices, {}, capability));
   std::vector<std::unique_ptr<Kernels>> kernels;
-  for (const CudaDevice& device : cuda_status().devices) {
-    if (kernels.size() == static_cast<size_t>(config.tp)) break;
+  for (const CudaDevice& device : devices)
     kernels.push_back(
         make_cuda_kernels(threads, dtype, {.batch_invariant = config.deterministic, .device = device.index}));
-  }
   return kernels;
 }
 
@@ -152,20 +171,18 @@ bool rounds_activations(const std::string& dtype, const Checkpoint& checkpoint) 
   return dtype != "float32" && (2 * integers > all || all >= kLeastElements);
 }
 
-DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint) {
-  if (dtype != "auto") return kv_dtype(dtype);
-  for (const char* key : {"torch_dtype", "dtype"}) {
-    const Json* said =
-        checkpoint.config().is_object() ? checkpoint.config().get_object().if_contains(key) : nullptr;
-    if (said != nullptr && said->is_string())
-      return said->get_string() == "bfloat16" ? DType::kBF16 : DType::kF16;
-  }
-  int64_t in_bf16 = 0, in_all = 0;  // elements
-  for (const TensorInfo& tensor : checkpoint.tensors()) {
-    in_all += tensor.shape.numel();
-    if (tensor.dtype == DType::kBF16) in_bf16 += tensor.shape.numel();
-  }
-  return 2 * in_bf16 > in_all ? DType::kBF16 : DType::kF16;
+DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint, const CudaDevice& device) {
+  const DType wanted = dtype == "auto" ? checkpoint_dtype(checkpoint) : kv_dtype(dtype);
+  if (wanted != DType::kBF16 || device.major >= 8) return wanted;
+  const std::string why =
+      cat(device.name, " has compute capability ", device.major, ".", device.minor, ", bfloat16 needs 8.0");
+  if (dtype != "auto")
+    throw Error(ErrorCode::kUnsupported,
+                cat("not supported: dtype bfloat16, because ", why,
+                    "; use dtype float16 (dtype='float16', --dtype float16) or auto, which chooses it"));
+  LMD_LOG(kWarning, "the checkpoint is in bfloat16 and runs in float16: ", why,
+          ". Numbers beyond 65504 do not fit float16; dtype float32 holds them");
+  return DType::kF16;
 }
 
 DType kv_dtype(const std::string& dtype) {

@@ -42,8 +42,10 @@ bool holds_integers(DType weights);
 /// 0.5 % of perplexity, and for models of floats from 10^9 weights on: smaller ones are fast enough without.
 bool rounds_activations(const std::string& dtype, const Checkpoint& checkpoint);
 
-/// Element type of activations on a GPU. auto: bf16 for checkpoints in bf16, else f16.
-DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint);
+/// Element type of activations on a GPU. auto: bf16 for checkpoints in bf16, else f16. Cards of a compute
+/// capability below 8.0 have no bf16: auto is f16 there, with a warning, and Error(kUnsupported) refuses
+/// `bfloat16`.
+DType cuda_dtype(const std::string& dtype, const Checkpoint& checkpoint, const CudaDevice& device);
 
 /// Element type of the KV cache on the CPU for `dtype`: auto is f16.
 DType kv_dtype(const std::string& dtype);

@@ -53,6 +53,9 @@ TEST(Device, ConfigFieldsAreChecked) {
     EXPECT_NO_THROW(check_config(config_with([&](PipelineConfig& c) { c.quant_policy = policy; })));
 }
 
+const CudaDevice kL4 = {.name = "NVIDIA L4", .major = 8, .minor = 9},
+                 kT4 = {.name = "Tesla T4", .major = 7, .minor = 5};
+
 // A checkpoint of made-up tensors.
 class SomeCheckpoint final : public Checkpoint {
  public:
@@ -206,14 +209,38 @@ TEST(Device, CudaDtypes) {
       f32({}, {{DType::kF32, 10}}), gguf({}, {{DType::kQ4_K, 256}, {DType::kBF16, 32}}),
       said({{"torch_dtype", "bfloat16"}}, {{DType::kF32, 10}}),
       said_f32({{"dtype", "float32"}}, {{DType::kBF16, 10}});
-  EXPECT_EQ(cuda_dtype("auto", bf16), DType::kBF16);
-  EXPECT_EQ(cuda_dtype("auto", f16), DType::kF16);
-  EXPECT_EQ(cuda_dtype("auto", f32), DType::kF16);
-  EXPECT_EQ(cuda_dtype("auto", gguf), DType::kF16);
-  EXPECT_EQ(cuda_dtype("auto", said), DType::kBF16);
-  EXPECT_EQ(cuda_dtype("auto", said_f32), DType::kF16);
-  EXPECT_EQ(cuda_dtype("float32", bf16), DType::kF32);
-  EXPECT_EQ(cuda_dtype("bfloat16", f16), DType::kBF16);
+  for (const CudaDevice& card : {kL4, kT4}) {
+    const DType widest = card.major >= 8 ? DType::kBF16 : DType::kF16;
+    EXPECT_EQ(cuda_dtype("auto", bf16, card), widest);
+    EXPECT_EQ(cuda_dtype("auto", f16, card), DType::kF16);
+    EXPECT_EQ(cuda_dtype("auto", f32, card), DType::kF16);
+    EXPECT_EQ(cuda_dtype("auto", gguf, card), DType::kF16);
+    EXPECT_EQ(cuda_dtype("auto", said, card), widest);
+    EXPECT_EQ(cuda_dtype("auto", said_f32, card), DType::kF16);
+    EXPECT_EQ(cuda_dtype("float32", bf16, card), DType::kF32);
+    EXPECT_EQ(cuda_dtype("float16", bf16, card), DType::kF16);
+  }
+  EXPECT_EQ(cuda_dtype("bfloat16", f16, kL4), DType::kBF16);
+}
+
+// F80.
+TEST(Device, CardsWithoutBf16) {
+  const SomeCheckpoint bf16({}, {{DType::kBF16, 100}}), f16({}, {{DType::kF16, 100}});
+  expect_error(ErrorCode::kUnsupported,
+               {"dtype bfloat16", "Tesla T4", "compute capability 7.5", "dtype='float16'", "--dtype float16"},
+               [&] { cuda_dtype("bfloat16", f16, kT4); });
+  const auto logged = [](const std::string& dtype, const Checkpoint& checkpoint, const CudaDevice& card) {
+    ::testing::internal::CaptureStderr();
+    cuda_dtype(dtype, checkpoint, card);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const CudaDevice named = {
+      .name = "Quadro RTX 4000", .major = 7, .minor = 5};  // its warning has not come yet
+  const std::string warning = logged("auto", bf16, named);
+  for (const char* words : {"warning", "Quadro RTX 4000 has compute capability 7.5", "float16", "65504"})
+    EXPECT_NE(warning.find(words), std::string::npos) << words << " in " << warning;
+  EXPECT_EQ(std::ranges::count(warning, '\n'), 1) << warning;
+  EXPECT_EQ(logged("float16", bf16, named) + logged("auto", f16, named) + logged("auto", bf16, kL4), "");
 }
 
 TEST(Device, TheCpuIsTakenWhereThereIsNoGpu) {

@@ -8,6 +8,7 @@
 
 #include "backends.h"
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/kernels/ref/ref_kernels.h"
 #include "lmdeploy/models/step_runner.h"
 #include "random_llama.h"
 
@@ -267,6 +268,40 @@ TEST(Loader, KvLayoutFollowsTheSpec) {
   EXPECT_EQ(model->kv_layout(DType::kU8, 32).block_bytes(), 2 * 2 * 2 * 32 * (16 + 4));
   EXPECT_EQ(model->kv_layout(DType::kU4, 32).block_bytes(), 2 * 2 * 32 * (8 + 8 + 8 + 4));  // keys: two
   EXPECT_GT(model->weight_bytes(), 0u);
+}
+
+// A device that keeps matrices of floats in f16.
+class HalfKernels final : public RefKernels {
+ public:
+  HalfKernels() : RefKernels(std::make_shared<ThreadPool>(1)) {}
+  DType activation_dtype() const override { return DType::kF16; }
+};
+
+// F80.
+TEST(Loader, WeightsBeyondF16AreCounted) {
+  LlamaShape shape;
+  shape.dtype = DType::kBF16;
+  MemoryCheckpoint checkpoint = make_random_llama(shape, 1);
+  const auto logged = [&](const Kernels& by) {
+    ::testing::internal::CaptureStderr();
+    load_model(checkpoint, by, {});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const HalfKernels half;
+  EXPECT_EQ(logged(half), "");
+  const auto change = [&](const std::string& name, const Shape& of, double value) {
+    Tensor large = zeros(of, DType::kBF16);
+    large.view().set(0, 0, value);
+    checkpoint.remove(name);
+    checkpoint.add(name, std::move(large));
+  };
+  change("model.layers.0.self_attn.q_proj.weight", {48, 48}, 65536);
+  change("model.layers.1.mlp.down_proj.weight", {48, 80}, -1e6);
+  change("model.norm.weight", {48}, 1e6);  // a vector stays in f32
+  EXPECT_EQ(logged(kernels()), "");
+  const std::string warning = logged(half);
+  expect_in(warning, {"2 weights are beyond 65504", "model.layers.1.mlp.down_proj.weight", "dtype float32"});
+  EXPECT_EQ(std::ranges::count(warning, '\n'), 1) << warning;
 }
 
 }  // namespace

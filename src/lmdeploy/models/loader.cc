@@ -9,6 +9,7 @@
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/models/decoder_weights.h"
+#include "lmdeploy/models/f16_range.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/models/model_plan.h"
 #include "lmdeploy/models/sharded_model.h"
@@ -56,6 +57,8 @@ class WeightReader {
     if (spec_.tied_embedding && ranks_.group == nullptr)
       weights_[0].share_matrix(Slot::kEmbed, Slot::kLmHead);
     if (ranks_.group != nullptr) ranks_.group->enter(0);
+    if (const std::string beyond = f16_range_.warning(); !beyond.empty())
+      LMD_LOG(kWarning, "load ", checkpoint_.path(), ": ", beyond);
     return std::move(weights_);
   }
 
@@ -84,6 +87,7 @@ class WeightReader {
     for (int64_t i = 0; i < count; ++i) {
       Pieces pieces = take_pieces(slot, i);
       agree_on_order(pieces, slot.slot);
+      look_at_range(slot, pieces, i);
       for_ranks([&](int64_t rank) {
         if (holds_heads(slot.parts[0].rule->stored)) return pack_head(slot, pieces, i, rank);
         pack_share(slot, slot.slot, pieces, rank);
@@ -96,12 +100,26 @@ class WeightReader {
   Pieces take_pieces(const SlotPlan& slot, int64_t index) const {
     Pieces pieces;
     for (const PartPlan& part : slot.parts) {
-      const bool own_tensor = part.tensors.size() > 1;  // of each expert or head
-      const size_t tensor = part.tensors[own_tensor ? static_cast<size_t>(index) : 0];
+      const size_t tensor = tensor_of(part, index);
       pieces.push_back(take_matrix(checkpoint_.tensor(tensor), order_of(tensor), *part.rule, spec_,
-                                   own_tensor ? 0 : index));
+                                   has_own_tensors(part) ? 0 : index));
     }
     return pieces;
+  }
+
+  // A tensor of each expert or head.
+  static bool has_own_tensors(const PartPlan& part) { return part.tensors.size() > 1; }
+  static size_t tensor_of(const PartPlan& part, int64_t index) {
+    return part.tensors[has_own_tensors(part) ? static_cast<size_t>(index) : 0];
+  }
+
+  // A device whose activations are f16 has matrices of floats in f16 too; vectors stay f32.
+  void look_at_range(const SlotPlan& slot, const Pieces& pieces, int64_t index) {
+    const Kernels& kernels = *ranks_.kernels[0];
+    if (kernels.activation_dtype() != DType::kF16) return;
+    for (size_t p = 0; p < pieces.size(); ++p)
+      f16_range_.add(pieces[p].view, checkpoint_.tensors()[tensor_of(slot.parts[p], index)].name,
+                     kernels.threads());
   }
 
   // A rank that has fewer heads than others fills up with matrices of zeros.
@@ -191,6 +209,7 @@ class WeightReader {
   const LoadOptions& options_;
   std::vector<DecoderWeights> weights_;  // by rank
   std::vector<int> uses_;                // of each tensor, still to come
+  F16Range f16_range_;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "fixture.h"
+#include "lmdeploy/core/log.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -176,6 +177,27 @@ TEST_F(LimitsTest, ProgressReachesTheEnd) {
   Pipeline pipeline(pipeline_config);
   EXPECT_GT(last_total, 0);
   EXPECT_EQ(last_done, last_total);
+}
+
+TEST_F(LimitsTest, F47_TheStartSaysWhatTheCacheHolds) {
+  write_chain_model(folder());
+  const auto log_of = [&](double cache_max_entry_count) {
+    PipelineConfig pipeline_config = short_sessions();
+    pipeline_config.cache_max_entry_count = cache_max_entry_count;
+    set_log_level(LogLevel::kInfo);
+    ::testing::internal::CaptureStderr();
+    { const Pipeline pipeline(pipeline_config); }
+    set_log_level(LogLevel::kWarning);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string blocks = log_of(5), share = log_of(0.001);
+  EXPECT_NE(blocks.find("a given number of blocks: 5 blocks of "), std::string::npos) << blocks;
+  EXPECT_NE(blocks.find("320 tokens; max concurrency at session_len 64: 5 (max_batch_size 8)"),
+            std::string::npos)
+      << blocks;
+  EXPECT_NE(share.find("MiB free after weights and work space, a share of 0.001 of that: "),
+            std::string::npos)
+      << share;
 }
 
 }  // namespace

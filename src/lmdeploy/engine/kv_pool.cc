@@ -78,7 +78,8 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvLayout& layout, co
   if (bytes < block_bytes)
     throw Error(ErrorCode::kInvalidArgument,
                 cat("engine config: a KV cache of ", bytes, " bytes holds no block; one of ",
-                    config.block_len, " tokens in ", kv_name(layout.dtype), " has ", block_bytes, " bytes"));
+                    config.block_len, " tokens in ", kv_name(layout.dtype), " has ", block_bytes,
+                    " bytes: raise cache_max_entry_count or lower cache_block_seq_len"));
   const auto num_blocks = static_cast<int64_t>(bytes / block_bytes);
   if (config.kv_memory_bytes > 0) return num_blocks;
   return std::min(num_blocks, most_useful_blocks(config, groups));

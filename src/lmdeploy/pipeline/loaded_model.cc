@@ -6,12 +6,14 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/log.h"
+#include "lmdeploy/engine/block_groups.h"
 #include "lmdeploy/engine/warm_up.h"
 #include "lmdeploy/formats/checkpoint.h"
 #include "lmdeploy/kernels/communicator.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/pipeline/device.h"
 #include "lmdeploy/pipeline/engine_options.h"
+#include "lmdeploy/pipeline/memory_report.h"
 #include "lmdeploy/pipeline/speculative.h"
 #include "lmdeploy/pipeline/stop_rules.h"
 
@@ -90,16 +92,18 @@ EngineConfig engine_config(const PipelineConfig& config, const Kernels& kernels,
   return engine;
 }
 
-/// A share of what is left when everything else has its memory.
-void choose_kv_pool(const PipelineConfig& config, const Runtime& runtime, EngineConfig& engine) {
+/// A share of what is left when everything else has its memory. Returns what is known of the pool then.
+KvPoolReport choose_kv_pool(const PipelineConfig& config, const Runtime& runtime, EngineConfig& engine) {
   constexpr double kShareOfGpu = 0.8;
   const Kernels& kernels = *runtime.kernels;
   size_t taken_later = warm_up(*runtime.model, kernels, engine);
   if (runtime.draft_model != nullptr) taken_later += warm_up(*runtime.draft_model, kernels, engine);
   const size_t available = runtime.model->cache_memory(kernels);
   const double by_default = kernels.has_own_memory() ? kShareOfGpu : 0;
-  set_kv_pool(config.cache_max_entry_count.value_or(by_default), available - std::min(available, taken_later),
-              engine);
+  const KvPoolReport report = {.free_bytes = available - std::min(available, taken_later),
+                               .cache_max_entry_count = config.cache_max_entry_count.value_or(by_default)};
+  set_kv_pool(report.cache_max_entry_count, report.free_bytes, engine);
+  return report;
 }
 
 std::string draft_path(const PipelineConfig& config) {
@@ -122,19 +126,25 @@ std::unique_ptr<Model> load_draft_model(const PipelineConfig& config, const Toke
 }
 
 /// What the model will take at most; a KV pool is touched as it is used.
-void log_memory(const PipelineConfig& config, const Runtime& runtime) {
+void log_memory(const PipelineConfig& config, const Runtime& runtime, KvPoolReport pool) {
   constexpr int kMiB = 20;
   const Model& model = *runtime.model;
   const EngineConfig& engine = runtime.engine->config();
-  const int64_t num_blocks = runtime.engine->stats().total_blocks;
+  const BlockGroups groups(engine.block_len, model.kv_groups());
+  pool.num_blocks = engine.num_blocks;
+  pool.block_len = engine.block_len;
+  pool.block_bytes = model.kv_layout(engine.kv_dtype, engine.block_len).block_bytes();
+  pool.num_groups = static_cast<int64_t>(groups.size());
+  pool.session_len = engine.session_len;
+  pool.session_blocks = groups.least_for(engine.session_len);
+  pool.max_batch_size = engine.max_batch_size;
   const int64_t num_pools = 1 + static_cast<int64_t>(runtime.other_kernels.size());
-  const int64_t pool_bytes =
-      num_pools * num_blocks * model.kv_layout(engine.kv_dtype, engine.block_len).block_bytes();
   LMD_LOG(kInfo, "loaded ", config.model_path, " on ", runtime.kernels->name(), ": ",
           model.weight_bytes() >> kMiB, " MiB of weights, ", model.buffer_bytes() >> kMiB,
-          " MiB of buffers, up to ", pool_bytes >> kMiB, " MiB of KV cache (", num_blocks, " blocks of ",
-          engine.block_len, " tokens in ", kv_name(engine.kv_dtype), "), session_len ",
-          runtime.engine->session_len());
+          " MiB of buffers, up to ", (num_pools * pool.num_blocks * pool.block_bytes) >> kMiB,
+          " MiB of KV cache (blocks of ", engine.block_len, " tokens in ", kv_name(engine.kv_dtype),
+          "), session_len ", engine.session_len);
+  LMD_LOG(kInfo, to_string(pool));
 }
 
 void make_back_ends(const PipelineConfig& config, const Checkpoint& checkpoint, Runtime& runtime) {
@@ -184,10 +194,10 @@ std::shared_ptr<Runtime> load_runtime(const PipelineConfig& config, const Checkp
   runtime->draft_model = load_draft_model(config, tokenizer, *runtime->kernels);
   runtime->model = load_or_explain(config, checkpoint, *runtime);
   EngineConfig engine = engine_config(config, *runtime->kernels, dtype);
-  choose_kv_pool(config, *runtime, engine);
+  const KvPoolReport pool = choose_kv_pool(config, *runtime, engine);
   runtime->engine =
       std::make_unique<Engine>(*runtime->model, *runtime->kernels, engine, runtime->draft_model.get());
-  log_memory(config, *runtime);
+  log_memory(config, *runtime, pool);
   return runtime;
 }
 

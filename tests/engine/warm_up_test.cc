@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "core_driver.h"
@@ -80,20 +81,36 @@ TEST(WarmUp, NothingWhereTheHostComputes) {
   EXPECT_TRUE(model.steps.empty());
 }
 
-TEST(WarmUp, WantOfMemoryNamesWhatNeedsLess) {
+std::string want_of_memory(int64_t most_tokens, int64_t max_prefill_token_num) {
   FakeModel model;
-  model.before_step = [](const StepInput&) {
-    throw Error(ErrorCode::kResourceExhausted, "allocate 7 bytes");
+  model.before_step = [&](const StepInput& input) {
+    if (static_cast<int64_t>(input.token_ids.size()) > most_tokens)
+      throw Error(ErrorCode::kResourceExhausted, "allocate 7 bytes");
   };
+  EngineConfig config = small_config();
+  config.max_prefill_token_num = max_prefill_token_num;
   try {
-    warm_up(model, OwnMemory(), small_config());
-    ADD_FAILURE() << "no error";
+    warm_up(model, OwnMemory(), config);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
-    EXPECT_STREQ(error.what(),
-                 "memory for the work of the largest steps: allocate 7 bytes; lower max_prefill_token_num, "
-                 "max_batch_size or session_len");
+    return error.what();
   }
+  return "";
+}
+
+TEST(WarmUp, WantOfMemorySaysHowFarToGoDown) {
+  const int64_t batch = small_config().max_batch_size;
+  EXPECT_EQ(want_of_memory(batch + 63, 64), "");
+  for (const int64_t most_tokens : {batch + 31, batch + 62})
+    EXPECT_EQ(
+        want_of_memory(most_tokens, 64),
+        "memory for the work of the largest steps: allocate 7 bytes; lower max_prefill_token_num from 64 "
+        "to 32, which fits, or max_batch_size or session_len");
+  EXPECT_NE(want_of_memory(batch + 6, 64).find("from 64 to 4, which fits"), std::string::npos);
+  EXPECT_EQ(
+      want_of_memory(batch - 1, 64),
+      "memory for the work of the largest steps: allocate 7 bytes; lower max_batch_size (8) or session_len: "
+      "no max_prefill_token_num fits beside these");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "lmdeploy/engine/block_groups.h"
@@ -23,8 +24,8 @@ class WarmUp {
         pool_(model, layout_, /*num_blocks=*/1, kernels),
         session_len_(longest_session()) {}
 
-  void run_largest() {
-    const int64_t prompt = std::min(config_.max_prefill_token_num, session_len_);
+  void run_largest(int64_t max_prefill_token_num) {
+    const int64_t prompt = std::min(max_prefill_token_num, session_len_);
     const int64_t batch = config_.max_batch_size, rows = std::max(batch, config_.most_logit_rows());
     run(prompt, batch, std::min(prompt, rows - batch + 1));
     run(1, batch, 1);
@@ -87,19 +88,46 @@ class WarmUp {
   const int64_t session_len_;
 };
 
+constexpr int64_t kNone = 0;
+
+// The largest half, quarter, ... of max_prefill_token_num with which the steps find the memory they need.
+int64_t fitting_prefill(Model& model, const Kernels& kernels, const EngineConfig& config) {
+  for (int64_t tokens = config.max_prefill_token_num / 2; tokens > 0; tokens /= 2) {
+    try {
+      WarmUp(model, kernels, config).run_largest(tokens);
+      return tokens;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kResourceExhausted) throw;
+    }
+  }
+  return kNone;
+}
+
+// Tried, as what a step needs is the back end's own affair: the start has failed, so that there is time.
+std::string what_to_lower(Model& model, const Kernels& kernels, const EngineConfig& config) {
+  const int64_t fits = fitting_prefill(model, kernels, config);
+  if (fits != kNone)
+    return cat("lower max_prefill_token_num from ", config.max_prefill_token_num, " to ", fits,
+               ", which fits, or max_batch_size or session_len");
+  return cat("lower max_batch_size (", config.max_batch_size,
+             ") or session_len: no max_prefill_token_num fits beside these");
+}
+
 }  // namespace
 
 size_t warm_up(Model& model, const Kernels& kernels, const EngineConfig& config) {
   if (!kernels.has_own_memory()) return 0;
+  std::string why;
   try {
     WarmUp steps(model, kernels, config);
-    steps.run_largest();
+    steps.run_largest(config.max_prefill_token_num);
     return steps.recording_bytes() * StepRecordings::kMostKept;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kResourceExhausted) throw;
-    throw Error(error.code(), cat("memory for the work of the largest steps: ", error.what(),
-                                  "; lower max_prefill_token_num, max_batch_size or session_len"));
+    why = error.what();
   }
+  throw Error(ErrorCode::kResourceExhausted, cat("memory for the work of the largest steps: ", why, "; ",
+                                                 what_to_lower(model, kernels, config)));
 }
 
 }  // namespace lmdeploy

@@ -97,7 +97,7 @@ TEST_F(LimitsTest, F48_AModelThatDoesNotFitSaysWhatToChange) {
   const AddressLimit limit(rlim_t{64} << 20);
   expect_error(ErrorCode::kResourceExhausted,
                {"load " + folder(), "the buffers for max_prefill_token_num and max_batch_size do not fit",
-                "weights of fewer bits"},
+                "lower max_prefill_token_num (16777216) or max_batch_size (8)"},
                [&] { Pipeline pipeline(large); });
 }
 #endif

@@ -169,20 +169,35 @@ std::unique_ptr<Model> load_shared_model(const PipelineConfig& config, const Che
   return load_model(checkpoint, ranks, make_cuda_rank_group(ranks, group), options);
 }
 
+/// Bytes that are free for a share of the model.
+size_t free_memory(const Runtime& runtime) {
+  size_t least = runtime.kernels->available_memory();
+  for (const auto& other : runtime.other_kernels) least = std::min(least, other->available_memory());
+  return least;
+}
+
 /// The same; for want of memory the error says what to change.
 std::unique_ptr<Model> load_or_explain(const PipelineConfig& config, const Checkpoint& checkpoint,
                                        const Runtime& runtime) {
+  const Kernels& kernels = *runtime.kernels;
+  const size_t free_bytes = free_memory(runtime);
   try {
     return load_shared_model(config, checkpoint, runtime);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kResourceExhausted) throw;
-    const std::string_view share =
-        runtime.kernels->has_own_memory() ? ", or raise tp to share the model among GPUs" : "";
+    const bool on_device = kernels.has_own_memory();
+    const LoadMemory memory = {
+        .weight_bytes =
+            weight_bytes(checkpoint, on_device ? std::optional(kernels.activation_dtype()) : std::nullopt),
+        .free_bytes = free_bytes,
+        .num_sharing = config.tp,
+        .may_share = on_device,
+        .max_prefill_token_num = most_prompt_tokens(config, kernels),
+        .max_batch_size = *config.max_batch_size};
     throw Error(error.code(),
                 cat("load ", config.model_path,
-                    ": its weights and the buffers for max_prefill_token_num and "
-                    "max_batch_size do not fit: ",
-                    error.what(), "; lower these two, use a checkpoint with weights of fewer bits", share));
+                    ": its weights and the buffers for max_prefill_token_num and max_batch_size do not fit: ",
+                    error.what(), "; ", want_of_memory(memory)));
   }
 }
 

@@ -1,4 +1,5 @@
-// F47: from cache_max_entry_count to blocks, and what the log says of it.
+// F47: from cache_max_entry_count to blocks, and what the log says of it. F48: what a model that does not fit
+// says.
 #include "lmdeploy/pipeline/memory_report.h"
 
 #include <gtest/gtest.h>
@@ -94,6 +95,51 @@ TEST(KvPoolReport, SaysWhatTheSizeComesFrom) {
   EXPECT_NE(to_string(report).find("work space, its size by max_batch_size: 3584"), std::string::npos);
   report.num_groups = 2;
   EXPECT_NE(to_string(report).find("114688 tokens in 2 groups of layers"), std::string::npos);
+}
+
+class SizedCheckpoint final : public Checkpoint {
+ public:
+  SizedCheckpoint(std::initializer_list<std::pair<DType, Shape>> tensors) {
+    for (const auto& [dtype, shape] : tensors) {
+      TensorInfo& info = tensors_.emplace_back();
+      info.dtype = dtype;
+      info.shape = shape;
+    }
+  }
+  ConstTensorView tensor(size_t) const override { return {}; }
+  void drop(size_t) const override {}
+};
+
+TEST(LoadMemory, WeightsAreCountedAsTheyAreKept) {
+  const SizedCheckpoint checkpoint = {
+      {DType::kF32, {10, 20}}, {DType::kBF16, {30}}, {DType::kQ8_0, {2, 32}}, {DType::kI32, {}}};
+  EXPECT_EQ(weight_bytes(checkpoint, std::nullopt), 800u + 60 + 68);
+  EXPECT_EQ(weight_bytes(checkpoint, DType::kF16), 400u + 60 + 68);
+}
+
+TEST(LoadMemory, SaysHowMuchIsMissing) {
+  LoadMemory memory = {.weight_bytes = 15 * kGiB,
+                       .free_bytes = 10 * kGiB,
+                       .may_share = true,
+                       .max_prefill_token_num = 8192,
+                       .max_batch_size = 256};
+  EXPECT_EQ(want_of_memory(memory),
+            "the weights take about 15360 MiB, 10240 MiB were free: at least 5121 MiB are missing; use a "
+            "checkpoint "
+            "with weights of fewer bits, or tp 2 or more to share them among GPUs");
+  memory.may_share = false;
+  EXPECT_EQ(want_of_memory(memory).find("tp 2"), std::string::npos);
+  memory.num_sharing = 2;
+  EXPECT_EQ(
+      want_of_memory(memory),
+      "the weights take about 7680 MiB on each GPU, 10240 MiB were free: the buffers find no room; lower "
+      "max_prefill_token_num (8192) or max_batch_size (256)");
+  memory.may_share = true;
+  memory.free_bytes = 5 * kGiB;
+  EXPECT_NE(want_of_memory(memory).find("at least 2561 MiB are missing"), std::string::npos);
+  EXPECT_NE(want_of_memory(memory).find("or tp 4 or more"), std::string::npos);
+  memory.free_bytes = 0;
+  EXPECT_NE(want_of_memory(memory).find("MiB are missing"), std::string::npos);
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ class RankGroup {
   virtual void enter(int64_t rank) const = 0;
   /// How long a rank waits for another.
   virtual std::chrono::milliseconds timeout() const = 0;
+  /// For messages about a rank that is missing: "; try ...", or "".
+  virtual std::string what_to_try() const { return ""; }
   /// While no rank computes.
   virtual void begin_step(int64_t step) = 0;
   /// From any thread: `rank` is not going to make its next call, because of `why`. The others wait no longer.
@@ -59,10 +61,12 @@ struct RankOptions {
   /// Sums of more than 4 MiB by NCCL, in its order and rounding: the same bits on every rank, not those of
   /// the order of the ranks in f32. Each rank needs a device of its own.
   bool nccl = false;
+  /// The devices meet in host memory instead of each other's, which takes longer. So do those that cannot
+  /// read each other's memory.
+  bool through_host = false;
 };
 /// Of CUDA back ends, by rank: f32, f16 and bf16, gathered columns in f32. Several may be on one device.
-/// Calls can be recorded. Throws Error(kUnsupported) for devices that cannot read each other's memory, and
-/// for want of NCCL. The back ends must outlive the group.
+/// Calls can be recorded. Throws Error(kUnsupported) for want of NCCL. The back ends must outlive the group.
 std::unique_ptr<RankGroup> make_cuda_rank_group(std::span<const Kernels* const> kernels,
                                                 const RankOptions& options);
 

@@ -11,6 +11,7 @@
 
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/random.h"
+#include "lmdeploy/kernels/rank_meeting.h"
 
 namespace lmdeploy {
 namespace {
@@ -136,6 +137,21 @@ TEST_P(HostRanksTest, ARankThatFailsIsNotWaitedFor) {
     EXPECT_EQ(x.span<float>()[4], static_cast<float>(ranks));
   });
   for (const std::string& error : after) EXPECT_EQ(error, "");
+}
+
+// F58.
+TEST(RankMeeting, WhoWaitsInVainIsToldWhatToTry) {
+  RankMeeting meeting(2, kShort, "; try one rank");
+  meeting.begin_step(3);
+  try {
+    meeting.meet(1, "all_reduce_sum");
+    ADD_FAILURE() << "no error";
+  } catch (const MissingRank& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "tensor parallelism: rank 0 did not come to all_reduce_sum of step 3 within 200 ms, rank 1 was "
+        "there; try one rank");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, HostRanksTest, ::testing::Values(2, 3, 4));

@@ -98,6 +98,7 @@ void expect_equal(ConstTensorView got, ConstTensorView want, const std::string& 
 struct RanksCase {
   std::string name;
   std::vector<int> devices;
+  bool through_host = false;
 };
 void PrintTo(const RanksCase& c, std::ostream* out) { *out << c.name; }
 
@@ -111,6 +112,9 @@ class CudaRanksTest : public ::testing::TestWithParam<RanksCase> {
         GTEST_SKIP() << "there are " << status.devices.size() << " GPUs";
   }
   size_t num_ranks() const { return GetParam().devices.size(); }
+  static RankOptions options(milliseconds timeout) {
+    return {.timeout = timeout, .through_host = GetParam().through_host};
+  }
 };
 
 // One row; a prefill's rows; sizes about the borders of packs and pieces, and none of them.
@@ -118,7 +122,7 @@ TEST_P(CudaRanksTest, SumsOfAllSizesAndTypes) {
   constexpr std::pair<int64_t, int64_t> kSizes[] = {
       {1, 1}, {1, 7}, {1, 4096}, {3, 1031}, {4, 8192}, {5, 8192}, {700, 4096}, {601, 1031}, {1100, 4096}};
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    Ranks ranks(GetParam().devices, dtype, {.timeout = kLong});
+    Ranks ranks(GetParam().devices, dtype, options(kLong));
     uint64_t seed = 0;
     for (const auto& [rows, cols] : kSizes) {
       SCOPED_TRACE(cat(dtype, " ", rows, " x ", cols));
@@ -141,7 +145,7 @@ TEST_P(CudaRanksTest, SumsOfAllSizesAndTypes) {
 
 // Many meetings one after the other, of sizes that take different numbers of blocks.
 TEST_P(CudaRanksTest, SumsOneAfterTheOther) {
-  Ranks ranks(GetParam().devices, DType::kF32, {.timeout = kLong});
+  Ranks ranks(GetParam().devices, DType::kF32, options(kLong));
   const auto errors = ranks.run([&](size_t rank, const Kernels& kernels, Communicator& own) {
     for (int i = 0; i < 200; ++i) {
       const int64_t cols = 1 + i % 5 * 4000;
@@ -161,7 +165,7 @@ TEST_P(CudaRanksTest, SumsOneAfterTheOther) {
 }
 
 TEST_P(CudaRanksTest, GathersColumnsAsFarAsThereAreAny) {
-  Ranks ranks(GetParam().devices, DType::kBF16, {.timeout = kLong});
+  Ranks ranks(GetParam().devices, DType::kBF16, options(kLong));
   for (const int64_t rows : {1, 3, 65}) {
     constexpr int64_t kCols = 2504;
     const int64_t whole = static_cast<int64_t>(num_ranks()) * kCols - 7;
@@ -189,7 +193,7 @@ TEST_P(CudaRanksTest, GathersColumnsAsFarAsThereAreAny) {
 // x becomes the sum of the ranks' x, again and again: x * ranks each time.
 TEST_P(CudaRanksTest, RecordedCallsMeetAgain) {
   constexpr int kRuns = 10;
-  Ranks ranks(GetParam().devices, DType::kF32, {.timeout = kLong});
+  Ranks ranks(GetParam().devices, DType::kF32, options(kLong));
   std::vector<double> got(num_ranks());
   const auto errors = ranks.run([&](size_t rank, const Kernels& kernels, Communicator& own) {
     Tensor ones(DType::kF32, {8, 4096});
@@ -209,7 +213,7 @@ TEST_P(CudaRanksTest, RecordedCallsMeetAgain) {
 }
 
 TEST_P(CudaRanksTest, AMissingRankEndsTheStepOfAllAndNoOther) {
-  Ranks ranks(GetParam().devices, DType::kF32, {.timeout = kShort});
+  Ranks ranks(GetParam().devices, DType::kF32, options(kShort));
   const size_t lost = num_ranks() - 1;
   const auto sum = [&](const Kernels& kernels, Communicator& own) {
     const Tensor x = kernels.to_device(random_tensor(1, DType::kF32, 1, 64));
@@ -231,7 +235,7 @@ TEST_P(CudaRanksTest, AMissingRankEndsTheStepOfAllAndNoOther) {
 
 // A recorded call waits on the GPU alone. What it has not got is NaN, and the next step says who was missing.
 TEST_P(CudaRanksTest, ARankThatIsMissingOnTheGpuIsGivenUp) {
-  Ranks ranks(GetParam().devices, DType::kF32, {.timeout = kShort});
+  Ranks ranks(GetParam().devices, DType::kF32, options(kShort));
   const size_t lost = num_ranks() - 1;
   std::vector<double> got(num_ranks());
   const auto errors = ranks.run([&](size_t rank, const Kernels& kernels, Communicator& own) {
@@ -275,7 +279,9 @@ TEST(CudaRanks, LongSumsByNccl) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, CudaRanksTest,
                          ::testing::Values(RanksCase{"TwoOnOne", {0, 0}}, RanksCase{"ThreeOnOne", {0, 0, 0}},
-                                           RanksCase{"Two", {0, 1}}, RanksCase{"Four", {0, 1, 2, 3}}),
+                                           RanksCase{"Two", {0, 1}}, RanksCase{"Four", {0, 1, 2, 3}},
+                                           RanksCase{"TwoOnOneThroughHost", {0, 0}, true},
+                                           RanksCase{"TwoThroughHost", {0, 1}, true}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

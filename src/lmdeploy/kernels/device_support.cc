@@ -27,4 +27,12 @@ std::string out_of_device_memory(size_t asked_bytes, size_t free_bytes, size_t t
   return text;
 }
 
+std::string advice_for_ranks(bool nccl, bool through_host) {
+  if (nccl)
+    return "; try communicator cuda-ipc or host instead of nccl, NCCL_P2P_DISABLE=1 in the environment, or "
+           "tp 1";
+  if (through_host) return "; try tp 1";
+  return "; try communicator host (--communicator host), with which no GPU reads another's memory, or tp 1";
+}
+
 }  // namespace lmdeploy

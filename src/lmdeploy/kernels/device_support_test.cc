@@ -33,5 +33,14 @@ TEST(DeviceSupport, WantOfMemorySaysHowMuch) {
       << "in pieces";
 }
 
+// F58.
+TEST(DeviceSupport, LostRanksLeadToASettingThatIsNotInUse) {
+  EXPECT_NE(advice_for_ranks(/*nccl=*/false, /*through_host=*/false).find("--communicator host"),
+            std::string::npos);
+  EXPECT_NE(advice_for_ranks(/*nccl=*/true, /*through_host=*/false).find("NCCL_P2P_DISABLE=1"),
+            std::string::npos);
+  EXPECT_EQ(advice_for_ranks(/*nccl=*/false, /*through_host=*/true), "; try tp 1");
+}
+
 }  // namespace
 }  // namespace lmdeploy

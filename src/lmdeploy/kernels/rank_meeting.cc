@@ -57,7 +57,7 @@ void RankMeeting::wait(int64_t calls, int64_t rank, const char* op) {
   const auto is_over = [&] { return ended_ || all_here(calls); };
   if (!changed_.wait_for(lock, timeout_, is_over))
     end_step(cat("tensor parallelism: rank ", missing(calls), " did not come to ", op, " of step ", step_,
-                 " within ", timeout_.count(), " ms, rank ", rank, " was there"));
+                 " within ", timeout_.count(), " ms, rank ", rank, " was there", what_to_try_));
   if (ended_) throw MissingRank(why_);
 }
 

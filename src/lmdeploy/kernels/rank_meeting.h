@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmdeploy {
@@ -15,11 +16,13 @@ namespace lmdeploy {
 /// that has left, ends the step: all calls of it throw MissingRank.
 class RankMeeting {
  public:
-  RankMeeting(int64_t num_ranks, std::chrono::milliseconds timeout)
-      : timeout_(timeout), calls_(static_cast<size_t>(num_ranks)) {}
+  /// `what_to_try`: ends the message about a rank that does not come in time.
+  RankMeeting(int64_t num_ranks, std::chrono::milliseconds timeout, std::string what_to_try = "")
+      : timeout_(timeout), what_to_try_(std::move(what_to_try)), calls_(static_cast<size_t>(num_ranks)) {}
 
   int64_t num_ranks() const { return static_cast<int64_t>(calls_.size()); }
   std::chrono::milliseconds timeout() const { return timeout_; }
+  const std::string& what_to_try() const { return what_to_try_; }
   /// While no rank meets.
   void begin_step(int64_t step);
   /// `rank` will not come, because of `why`.
@@ -34,6 +37,7 @@ class RankMeeting {
   void end_step(std::string why);  // with mutex_
 
   const std::chrono::milliseconds timeout_;
+  const std::string what_to_try_;
   std::vector<std::atomic<int64_t>> calls_;  // of meet(), by rank, in this step
   int64_t step_ = 0;
   std::atomic<bool> ended_ = false;  // the step, because of why_

@@ -1,15 +1,17 @@
-// Ranks on devices that read each other's memory, or on one device: each op is one kernel of every rank,
-// whose blocks meet (rank_links.cuh). What is too long for one meeting of each block takes several, or goes
-// by NCCL.
+// Ranks on several devices or on one: each op is one kernel of every rank, whose blocks meet
+// (rank_links.cuh), in each other's memory or, for devices that cannot read that, in the host's. What is too
+// long for one meeting of each block takes several, or goes by NCCL.
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lmdeploy/core/log.h"
 #include "lmdeploy/kernels/communicator.h"
 #include "lmdeploy/kernels/cuda/cuda_kernels.h"
 #include "lmdeploy/kernels/cuda/nccl.h"
 #include "lmdeploy/kernels/cuda/rank_links.cuh"
+#include "lmdeploy/kernels/device_support.h"
 #include "lmdeploy/kernels/rank_meeting.h"
 
 namespace lmdeploy {
@@ -191,6 +193,7 @@ class CudaRankGroup final : public RankGroup {
     check(cudaSetDevice(kernels_[static_cast<size_t>(rank)]->device()), "go to a rank's device");
   }
   std::chrono::milliseconds timeout() const override { return meeting_.timeout(); }
+  std::string what_to_try() const override { return meeting_.what_to_try(); }
   void begin_step(int64_t step) override;
   void leave(int64_t rank, const std::string& why) override;
 
@@ -205,7 +208,8 @@ class CudaRankGroup final : public RankGroup {
 
  private:
   struct Memory {
-    Buffer mail, told, meetings;  // on the rank's device
+    Buffer mail, told;  // on the rank's device, or in host memory
+    Buffer meetings;    // on the rank's device
   };
   void reset();
   /// Nobody waits for a rank on a device any more.
@@ -213,6 +217,7 @@ class CudaRankGroup final : public RankGroup {
   LinkState& state() const { return *reinterpret_cast<LinkState*>(state_.data()); }
 
   const std::vector<const CudaKernels*> kernels_;
+  const bool through_host_;
   RankMeeting meeting_;
   std::vector<CudaCommunicator> communicators_;
   std::vector<Memory> memory_;  // by rank
@@ -268,46 +273,54 @@ void CudaCommunicator::gather_columns(TensorView out, ConstTensorView x) {
   });
 }
 
-// Of each device for each other one.
-void let_in_peers(std::span<const CudaKernels* const> kernels) {
+/// Lets `own` read the memory of `other`; else why not.
+std::string problem_with_peer(int own, int other) {
+  if (own == other) return "";
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, own, other), "ask for peer access");
+  if (can == 0) return cat("GPU ", own, " cannot read the memory of GPU ", other);
+  const OnDevice here(own);
+  const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+  if (status == cudaSuccess) return "";
+  cudaGetLastError();  // forgets it
+  if (status == cudaErrorPeerAccessAlreadyEnabled) return "";
+  return cat("GPU ", own, " may not read the memory of GPU ", other, " (", cudaGetErrorString(status), ")");
+}
+
+/// Whether each device reads the memory of each other one. The log says why not.
+bool let_in_peers(std::span<const CudaKernels* const> kernels) {
   for (const CudaKernels* own : kernels) {
     for (const CudaKernels* other : kernels) {
-      if (own->device() == other->device()) continue;
-      int can = 0;
-      check(cudaDeviceCanAccessPeer(&can, own->device(), other->device()), "ask for peer access");
-      if (can == 0)
-        throw Error(
-            ErrorCode::kUnsupported,
-            cat("not supported: tensor parallelism over GPUs ", own->device(), " and ", other->device(),
-                ", because they cannot read each other's memory (nvidia-smi topo -p2p r); use GPUs "
-                "that can, by CUDA_VISIBLE_DEVICES, or tp 1"));
-      const OnDevice here(own->device());
-      const cudaError_t status = cudaDeviceEnablePeerAccess(other->device(), 0);
-      if (status == cudaErrorPeerAccessAlreadyEnabled)
-        cudaGetLastError();  // forgets it
-      else
-        check(status, "let a device read another's memory");
+      const std::string problem = problem_with_peer(own->device(), other->device());
+      if (problem.empty()) continue;
+      LMD_LOG(
+          kWarning, "tensor parallelism: ", problem,
+          " (nvidia-smi topo -p2p r): peer access is off, GPUs add up in host memory, which takes longer");
+      return false;
     }
   }
+  return true;
 }
 
 CudaRankGroup::CudaRankGroup(std::span<const CudaKernels* const> kernels, const RankOptions& options)
     : kernels_(kernels.begin(), kernels.end()),
-      meeting_(static_cast<int64_t>(kernels.size()), options.timeout),
+      through_host_(options.through_host || !let_in_peers(kernels)),
+      meeting_(static_cast<int64_t>(kernels.size()), options.timeout,
+               advice_for_ranks(options.nccl, through_host_)),
       memory_(kernels.size()),
       state_(sizeof(LinkState), pinned_allocator()) {
-  let_in_peers(kernels);
   RankLinks links = {};
   links.state = &state();
   links.timeout_ns = std::chrono::nanoseconds(options.timeout).count();
   links.num_ranks = static_cast<int>(kernels.size());
   for (size_t rank = 0; rank < kernels.size(); ++rank) {
     communicators_.emplace_back(*this, *kernels[rank], static_cast<int64_t>(rank));
-    Allocator& allocator = device_allocator(kernels[rank]->device());
+    Allocator& on_device = device_allocator(kernels[rank]->device());
+    Allocator& seen_by_all = through_host_ ? pinned_allocator() : on_device;
     Memory& own = memory_[rank];
-    own.mail = Buffer(kMailBytes, allocator);
-    own.told = Buffer(sizeof(uint64_t) * kLinkBlocks * kMostLinked, allocator);
-    own.meetings = Buffer(sizeof(uint64_t) * kLinkBlocks, allocator);
+    own.mail = Buffer(kMailBytes, seen_by_all);
+    own.told = Buffer(sizeof(uint64_t) * kLinkBlocks * kMostLinked, seen_by_all);
+    own.meetings = Buffer(sizeof(uint64_t) * kLinkBlocks, on_device);
     links.mail[rank] = own.mail.data();
     links.told[rank] = reinterpret_cast<uint64_t*>(own.told.data());
   }
@@ -351,7 +364,7 @@ void CudaRankGroup::begin_step(int64_t step) {
   meeting_.begin_step(step);
   if (missing != 0)
     throw MissingRank(cat("tensor parallelism: rank ", missing - 1, " did not come within ",
-                          timeout().count(), " ms, on its GPU, before step ", step));
+                          timeout().count(), " ms, on its GPU, before step ", step, what_to_try()));
 }
 
 void CudaRankGroup::leave(int64_t rank, const std::string& why) {

@@ -1,4 +1,5 @@
-// How blocks of threads of several ranks' kernels meet: mail in the sender's memory, a flag in the reader's.
+// How blocks of threads of several ranks' kernels meet: mail in the sender's memory, a flag in the reader's;
+// both in pinned host memory where devices do not read each other's.
 //
 // Block b of each rank meets block b of the others, and has a mailbox of its own with two slots. In meeting e
 // it writes slot e % 2, tells all ranks e, and reads their slots when they have told it e. When all have told
@@ -26,7 +27,7 @@ struct LinkState {
 
 /// What a rank's kernel knows of all ranks.
 struct RankLinks {
-  std::byte* mail[kMostLinked];  // kMailBytes of each rank: [block][slot]
+  std::byte* mail[kMostLinked];  // kMailBytes of each rank: [block][slot], on its device or the host
   uint64_t* told[kMostLinked];   // of each rank: [block][rank], what that rank has told it
   uint64_t* meetings;            // own: [block], held so far
   LinkState* state;

@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <type_traits>
 
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/core/thread_pool.h"
 #include "lmdeploy/kernels/communicator.h"
 
 namespace lmdeploy::cuda {
@@ -66,9 +68,10 @@ struct NcclLibrary {
   }
 };
 
-Nccl::Nccl(std::span<const int> devices)
+Nccl::Nccl(std::span<const int> devices, std::chrono::milliseconds timeout)
     : library_(NcclLibrary::opened()),
       devices_(devices.begin(), devices.end()),
+      timeout_(timeout),
       communicators_(devices.size()) {
   restart();
 }
@@ -78,9 +81,29 @@ Nccl::~Nccl() {
   for (void* communicator : communicators_) library_.destroy(communicator);
 }
 
+// NCCL tries how devices reach each other, and may never come back: then its thread is left to itself, with
+// all that it uses.
 void Nccl::restart() {
-  library_.check(library_.init_all(communicators_.data(), static_cast<int>(devices_.size()), devices_.data()),
-                 "start");
+  struct Start {
+    std::vector<int> devices;
+    std::vector<void*> communicators;
+    std::promise<int> result;
+  };
+  const auto start = std::make_shared<Start>();
+  start->devices = devices_;
+  start->communicators.resize(devices_.size());
+  std::future<int> result = start->result.get_future();
+  start_thread([start, &library = library_] {
+    start->result.set_value(library.init_all(start->communicators.data(),
+                                             static_cast<int>(start->devices.size()), start->devices.data()));
+  }).detach();
+  if (result.wait_for(timeout_) != std::future_status::ready)
+    throw Error(
+        ErrorCode::kInternal,
+        cat("tensor parallelism: NCCL did not start on ", devices_.size(), " GPUs within ", timeout_.count(),
+            " ms; try NCCL_P2P_DISABLE=1 in the environment, or communicator cuda-ipc or host"));
+  library_.check(result.get(), "start");
+  communicators_ = start->communicators;
   aborted_ = false;
 }
 

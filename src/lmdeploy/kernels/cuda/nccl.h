@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,11 +17,12 @@ namespace lmdeploy::cuda {
 
 struct NcclLibrary;
 
-/// A communicator of each rank, in this process. Throws Error(kUnsupported) where there is no NCCL.
+/// A communicator of each rank, in this process. Throws Error: kUnsupported where there is no NCCL, kInternal
+/// where it has not started within the timeout.
 class Nccl {
  public:
   /// `devices`: by rank, all different.
-  explicit Nccl(std::span<const int> devices);
+  Nccl(std::span<const int> devices, std::chrono::milliseconds timeout);
   ~Nccl();
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
@@ -37,8 +39,9 @@ class Nccl {
  private:
   const NcclLibrary& library_;
   const std::vector<int> devices_;
-  std::vector<void*> communicators_;  // by rank
-  std::mutex mutex_;                  // of abort()
+  const std::chrono::milliseconds timeout_;  // of a start
+  std::vector<void*> communicators_;         // by rank
+  std::mutex mutex_;                         // of abort()
   std::atomic<bool> aborted_ = false;
 };
 

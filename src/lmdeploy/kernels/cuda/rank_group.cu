@@ -333,7 +333,7 @@ CudaRankGroup::CudaRankGroup(std::span<const CudaKernels* const> kernels, const 
   if (!options.nccl) return;
   std::vector<int> devices;
   for (const CudaKernels* each : kernels) devices.push_back(each->device());
-  nccl_ = std::make_unique<Nccl>(devices);
+  nccl_ = std::make_unique<Nccl>(devices, options.timeout);
 }
 
 CudaRankGroup::~CudaRankGroup() {

@@ -20,8 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 constexpr LlamaShape kShape = {.hidden = 32, .inner = 48, .heads = 4, .kv_heads = 4, .head_dim = 8};
 
-/// What goes wrong in the norms of a rank.
-enum class Harm { kNone, kFails, kHangs };
+/// What goes wrong in the norms of a rank, or while its weights are packed.
+enum class Harm { kNone, kFails, kHangs, kPacksNothing };
 
 class HarmedKernels final : public RefKernels {
  public:
@@ -29,6 +29,11 @@ class HarmedKernels final : public RefKernels {
       : RefKernels(threads), ref_(std::move(threads)), harm_(harm) {}
 
  private:
+  std::unique_ptr<PackedWeight> do_pack_weight(std::span<const ConstTensorView> parts, int64_t,
+                                               std::span<const int32_t> column_order) const override {
+    if (harm_ == Harm::kPacksNothing) throw Error(ErrorCode::kResourceExhausted, "no memory for the weight");
+    return ref_.pack_weight(parts, column_order);
+  }
   void do_norm(TensorView out, ConstTensorView x, ConstTensorView weight,
                const NormOptions& options) const override {
     if (harm_ == Harm::kFails) throw Error(ErrorCode::kResourceExhausted, "no memory for the norm");
@@ -46,11 +51,11 @@ class LostRankTest : public ::testing::TestWithParam<size_t> {
   LostRankTest() : checkpoint_(make_random_llama(kShape, 1)) {}
   ~LostRankTest() override { harm_ = Harm::kNone; }  // before the model waits for its threads
 
-  void load(milliseconds timeout) {
+  void load(milliseconds timeout, bool all_harmed = false) {
     std::vector<std::unique_ptr<Kernels>> kernels;
     for (size_t rank = 0; rank < 2; ++rank)
       kernels.push_back(std::make_unique<HarmedKernels>(std::make_shared<ThreadPool>(1),
-                                                        rank == GetParam() ? harm_ : no_harm_));
+                                                        all_harmed || rank == GetParam() ? harm_ : no_harm_));
     ranked_ = std::make_unique<RankedModel>(checkpoint_, std::move(kernels),
                                             LoadOptions{.max_step_tokens = 8, .max_logit_rows = 8}, timeout);
     runner_ = std::make_unique<StepRunner>(
@@ -101,6 +106,33 @@ TEST_P(LostRankTest, ARankThatHangsIsGivenUp) {
   expect_words(step(), {lost(), "step 1", "200 ms"});
   EXPECT_EQ(code_, ErrorCode::kInternal);
   expect_words(step(), {lost(), "still in step 1"});
+  harm_ = Harm::kNone;
+  const auto start = std::chrono::steady_clock::now();
+  while (!step().empty()) {
+    ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+// F58: before the first step.
+TEST_P(LostRankTest, ARankThatFailsWhileLoadingIsNamed) {
+  harm_ = Harm::kPacksNothing;
+  try {
+    load(milliseconds(60'000));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_EQ(error.what(), cat("tensor parallelism: ", lost(),
+                                " failed while weights were loaded: no memory for the weight"));
+  }
+}
+
+// As ranks do that wait for each other on their devices.
+TEST_P(LostRankTest, AStepThatNoRankEndsIsGivenUp) {
+  load(milliseconds(100), /*all_harmed=*/true);
+  harm_ = Harm::kHangs;
+  expect_words(step(), {"rank 0, 1 did not end step 1 within 500 ms"});
+  EXPECT_EQ(code_, ErrorCode::kInternal);
   harm_ = Harm::kNone;
   const auto start = std::chrono::steady_clock::now();
   while (!step().empty()) {

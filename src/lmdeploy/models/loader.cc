@@ -30,6 +30,17 @@ struct Ranks {
   const RankGroup* group;  // nullptr: there is one rank
 };
 
+/// body() for a rank, in the calling thread; an error says which, and while what was done.
+void as_rank(const RankGroup& group, int64_t rank, const char* doing, const std::function<void()>& body) {
+  try {
+    group.enter(rank);
+    body();
+  } catch (const std::exception& error) {
+    throw Error(code_of(error),
+                cat("tensor parallelism: rank ", rank, " failed while ", doing, ": ", describe(error)));
+  }
+}
+
 /// Reads the tensors of a plan into weights, one slot at a time: those of all ranks.
 class WeightReader {
  public:
@@ -75,10 +86,9 @@ class WeightReader {
 
   // body(rank), in which weights are packed for it.
   void for_ranks(const std::function<void(int64_t rank)>& body) const {
-    for (int64_t rank = 0; rank < ranks_.sharding.num_ranks(); ++rank) {
-      if (ranks_.group != nullptr) ranks_.group->enter(rank);
-      body(rank);
-    }
+    if (ranks_.group == nullptr) return body(0);
+    for (int64_t rank = 0; rank < ranks_.sharding.num_ranks(); ++rank)
+      as_rank(*ranks_.group, rank, "weights were loaded", [&] { body(rank); });
   }
 
   // Matrix by matrix, so that no more than one exists besides its packed form.
@@ -251,8 +261,10 @@ std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, std::span<const 
     own.communicator = &group->communicator(rank);
     if (rank > 0 && options.observer)  // observed steps are not recorded: on no rank
       own.observer = [](const std::string&, ConstTensorView) {};
-    group->enter(rank);
-    models.push_back(plan.family->make(sharding.rank_spec(rank), std::move(weights[at]), *kernels[at], own));
+    as_rank(*group, rank, "its buffers were made", [&] {
+      models.push_back(
+          plan.family->make(sharding.rank_spec(rank), std::move(weights[at]), *kernels[at], own));
+    });
   }
   group->enter(0);
   return std::make_unique<ShardedModel>(plan.spec, std::move(models), kernels, std::move(group));

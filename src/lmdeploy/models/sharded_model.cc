@@ -74,8 +74,9 @@ TensorView ShardedModel::forward(const StepInput& input, const KvCacheView& cach
   LMD_CHECK(input.draws.empty(), "ranks take no drawn tokens");
   std::unique_lock lock(mutex_);
   if (num_done() < ranks_.size())
-    throw Error(ErrorCode::kInternal, cat("tensor parallelism: rank ", ranks_at_work(), " is still in step ",
-                                          num_steps_, ": no other can begin before that"));
+    throw Error(ErrorCode::kInternal,
+                cat("tensor parallelism: rank ", ranks_at_work(), " is still in step ", num_steps_,
+                    ": no other can begin before that", group_->what_to_try()));
   auto step = std::make_shared<const Step>(input, cache, num_steps_ + 1);
   group_->begin_step(step->number);
   num_steps_ = step->number;
@@ -87,15 +88,24 @@ TensorView ShardedModel::forward(const StepInput& input, const KvCacheView& cach
   return logits_;
 }
 
-// Once a rank has come to the end the others are not far from it.
+// Once a rank has come to the end the others are not far from it. Where none does, they wait for each other
+// on their devices; how long a step may take nobody knows, but it is not that long.
 void ShardedModel::wait(std::unique_lock<std::mutex>& lock) {
-  changed_.wait(lock, [&] { return num_done() > 0; });
-  const bool all_done =
-      changed_.wait_for(lock, group_->timeout(), [&] { return num_done() == ranks_.size(); });
-  if (!all_done && !error_)
-    error_ =
-        Error(ErrorCode::kInternal, cat("tensor parallelism: rank ", ranks_at_work(), " did not end step ",
-                                        num_steps_, " within ", group_->timeout().count(), " ms"));
+  const auto timeout = group_->timeout(), longest = kMostTimeouts * timeout;
+  const auto give_up = [&](std::chrono::milliseconds after) {
+    if (!error_)
+      error_ = Error(ErrorCode::kInternal,
+                     cat("tensor parallelism: rank ", ranks_at_work(), " did not end step ", num_steps_,
+                         " within ", after.count(), " ms", group_->what_to_try()));
+  };
+  if (!changed_.wait_for(lock, longest, [&] { return num_done() > 0; })) {
+    give_up(longest);
+    lock.unlock();
+    group_->leave(0, cat("no rank ended the step within ", longest.count(), " ms"));
+    lock.lock();
+  } else if (!changed_.wait_for(lock, timeout, [&] { return num_done() == ranks_.size(); })) {
+    give_up(timeout);
+  }
 }
 
 void ShardedModel::run_rank(size_t rank) {

@@ -18,8 +18,8 @@
 namespace lmdeploy {
 
 /// Each rank has a thread, in which its share makes its part of a step; forward() is called by another. A
-/// rank that fails ends the step of all; one that does not come back within the group's timeout ends it too,
-/// and then there are no further steps.
+/// rank that fails ends the step of all; one that does not come back within the group's timeout, or none
+/// within five of them, ends it too, and then there are no further steps.
 class ShardedModel final : public Model {
  public:
   /// `shares`: by rank, each with the group's communicator of that rank. `kernels` must outlive the model.
@@ -42,6 +42,8 @@ class ShardedModel final : public Model {
   size_t cache_memory(const Kernels& kernels) const override;
 
  private:
+  /// As long, in timeouts of the group, all ranks may be at work in one step.
+  static constexpr int kMostTimeouts = 5;
   struct Step;
   struct Rank {
     std::unique_ptr<Model> share;

@@ -113,5 +113,18 @@ TEST(WarmUp, WantOfMemorySaysHowFarToGoDown) {
       "no max_prefill_token_num fits beside these");
 }
 
+// F58.
+TEST(WarmUp, WhatFailsSaysThatItWasTheStart) {
+  FakeModel model;
+  model.before_step = [](const StepInput&) { throw Error(ErrorCode::kInternal, "rank 1 did not come"); };
+  try {
+    warm_up(model, OwnMemory(), small_config());
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    EXPECT_STREQ(error.what(), "at the start, in the largest steps: rank 1 did not come");
+  }
+}
+
 }  // namespace
 }  // namespace lmdeploy::testing

@@ -123,7 +123,8 @@ size_t warm_up(Model& model, const Kernels& kernels, const EngineConfig& config)
     steps.run_largest(config.max_prefill_token_num);
     return steps.recording_bytes() * StepRecordings::kMostKept;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kResourceExhausted) throw;
+    if (error.code() != ErrorCode::kResourceExhausted)
+      throw Error(error.code(), cat("at the start, in the largest steps: ", error.what()));
     why = error.what();
   }
   throw Error(ErrorCode::kResourceExhausted, cat("memory for the work of the largest steps: ", why, "; ",

@@ -72,9 +72,10 @@ const std::vector<LimitedFlag>& chat_limited_flags() {
       {"--communicator",
        "TEXT",
        kEngine,
-       "How GPUs add up: in each other's memory (cuda-ipc, or native), or long sums by NCCL (cuda-ipc)",
-       {"nccl", "native", "cuda-ipc"},
-       {"nccl", "native", "cuda-ipc"},
+       "How GPUs add up: in each other's memory (cuda-ipc, or native), long sums by NCCL, or in host memory "
+       "(cuda-ipc)",
+       {"nccl", "native", "cuda-ipc", "host"},
+       {"nccl", "native", "cuda-ipc", "host"},
        ""},
       {"--async", "INT", kEngine, "Plan the next step while one runs (on GPUs)", {"0", "1"}, {"0", "1"}, ""},
       {"--prefix-cache-state-budget",

@@ -50,8 +50,8 @@ void check_tp(const PipelineConfig& config) {
   require_between("tp", config.tp, 1, Sharding::kMostRanks);
   const std::string& communicator = config.communicator;
   require(communicator.empty() || communicator == "cuda-ipc" || communicator == "native" ||
-              communicator == "nccl",
-          "communicator", communicator, "cuda-ipc, native or nccl");
+              communicator == "nccl" || communicator == "host",
+          "communicator", communicator, "cuda-ipc, native, nccl or host");
   if (config.tp == 1) return;
   const auto refuse = [&](const std::string& why, size_t instead) {
     throw Error(ErrorCode::kUnsupported,

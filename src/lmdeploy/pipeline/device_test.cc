@@ -174,8 +174,10 @@ TEST(Device, RanksThatAreNotThere) {
   expect_refused(ErrorCode::kInvalidArgument, {"tp is 0", "1 to 16"}, [](PipelineConfig& c) { c.tp = 0; });
   expect_refused(ErrorCode::kUnsupported, {"not supported: tp 2", "device_type is cpu", "use tp 1"},
                  [](PipelineConfig& c) { c.tp = 2, c.device_type = "cpu"; });
-  expect_refused(ErrorCode::kInvalidArgument, {"communicator is mpi", "cuda-ipc, native or nccl"},
+  expect_refused(ErrorCode::kInvalidArgument, {"communicator is mpi", "cuda-ipc, native, nccl or host"},
                  [](PipelineConfig& c) { c.communicator = "mpi"; });
+  for (const char* name : {"", "cuda-ipc", "native", "nccl", "host"})
+    EXPECT_NO_THROW(check_config(config_with([&](PipelineConfig& c) { c.communicator = name; })));
   const size_t count = cuda_status().devices.size();
   if (count < 16)
     expect_refused(ErrorCode::kUnsupported, {"not supported: tp 16", cat("use tp ", count == 0 ? 1 : count)},

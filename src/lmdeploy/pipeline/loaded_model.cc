@@ -161,7 +161,8 @@ void make_back_ends(const PipelineConfig& config, const Checkpoint& checkpoint, 
 /// By the runtime's back ends.
 std::unique_ptr<Model> load_shared_model(const PipelineConfig& config, const Checkpoint& checkpoint,
                                          const Runtime& runtime) {
-  const RankOptions group = {.nccl = config.communicator == "nccl"};
+  const RankOptions group = {.nccl = config.communicator == "nccl",
+                             .through_host = config.communicator == "host"};
   const LoadOptions options = load_options(config, *runtime.kernels);
   if (runtime.other_kernels.empty()) return load_model(checkpoint, *runtime.kernels, options);
   std::vector<const Kernels*> ranks = {runtime.kernels.get()};

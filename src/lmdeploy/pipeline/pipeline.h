@@ -50,7 +50,7 @@ struct PipelineConfig {
   std::optional<int64_t> max_prefill_iters;
   JsonObject hf_overrides;   // merged over config.json
   int tp = 1;                // GPUs that share the model
-  std::string communicator;  // of these: cuda-ipc, also called native, or nccl; empty: cuda-ipc
+  std::string communicator;  // of these: cuda-ipc, also called native, nccl or host; empty: cuda-ipc
   int num_threads = 0;       // 0: all CPUs this process may use
   /// CpuOptions::rounded_activations; unset: rounds_activations().
   std::optional<bool> rounded_activations;

@@ -340,8 +340,8 @@ int main(int argc, char** argv) try {
     rates.attention(8, 512, 512, kv_dtype);
   }
   if (wanted("layers"))
-    for (const auto kind : {lmdeploy::DType::kBF16, lmdeploy::DType::kU4G128})
-      for (const auto& [batch, context] : {std::pair(1, 128), {1, 2048}, {16, 1024}, {64, 1024}})
+    for (const auto kind : {lmdeploy::DType::kBF16, lmdeploy::DType::kU4G128, lmdeploy::DType::kF8G64})
+      for (const auto& [batch, context] : {std::pair(1, 128), {1, 2048}, {16, 1024}, {64, 1024}, {256, 1024}})
         lmdeploy::print_layers(rates, batch, context, kind);
   if (wanted("sampling"))
     for (const int64_t rows : {1, 64, 256}) {

@@ -19,6 +19,10 @@ __device__ inline void wait_for_previous_kernel() {
 #endif
 }
 
+/// What others still write may be asked for too, before wait_for_previous_kernel(): the second cache is where
+/// all of them meet. Between two uses of a step's small arrays a layer's weights go through it.
+__device__ inline void ask_for(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+
 /// Lets blocks of the kernel ask for so many bytes; before its first launch with them.
 template <auto kKernel>
 void allow_shared_memory(int bytes) {

@@ -76,25 +76,35 @@ __global__ void norm_kernel(NormArgs<T> a) {
 }
 
 // The same where a block has a thread for every N elements of a run: they stay in registers, and all that is
-// read is asked for at once.
+// read is asked for at once, what the kernel before this one does not write before it has ended.
 template <int N, bool kAdd, typename T>
 __global__ void short_norm_kernel(NormArgs<T> a) {
   __shared__ float shared[32];
   using Wide = Pack<T, N>;
   const int i = static_cast<int>(threadIdx.x) * N;
   const bool inside = i < a.size;
+  float weights[N] = {}, biases[N] = {};
+  const auto load_weights = [&](int64_t begin) {
+    const int64_t w = (a.whole_weight ? begin : 0) + i;
+    for (int j = 0; j < N; ++j) {
+      weights[j] = a.weight[w + j] + a.offset;
+      if (a.bias != nullptr) biases[j] = a.bias[w + j];
+    }
+  };
+  const auto row_of = [&](int64_t run) { return kAdd ? run : run / a.runs; };  // add_norm: of whole rows
+  const auto begin_of = [&](int64_t run) { return kAdd ? 0 : run % a.runs * a.size; };
+  if (inside) {
+    load_weights(begin_of(blockIdx.x));
+    if constexpr (kAdd) ask_for(a.residual.row(blockIdx.x) + i);
+  }
   wait_for_previous_kernel();
   for (int64_t run = blockIdx.x; run < a.rows * a.runs; run += gridDim.x) {
-    const int64_t t = run / a.runs, begin = run % a.runs * a.size;
-    float values[N] = {}, weights[N] = {}, biases[N] = {};
+    const int64_t t = row_of(run), begin = begin_of(run);
+    float values[N] = {};
     if (inside) {
       const Wide x = *reinterpret_cast<const Wide*>(a.x.row(t) + begin + i);
-      const int64_t w = (a.whole_weight ? begin : 0) + i;
-      for (int j = 0; j < N; ++j) {
-        values[j] = to_float(x.values[j]);
-        weights[j] = a.weight[w + j] + a.offset;
-        if (a.bias != nullptr) biases[j] = a.bias[w + j];
-      }
+      for (int j = 0; j < N; ++j) values[j] = to_float(x.values[j]);
+      if (run != blockIdx.x) load_weights(begin);
       if constexpr (kAdd) {
         auto* residual = reinterpret_cast<Wide*>(a.residual.row(t) + begin + i);
         Wide sum = *residual;

@@ -134,13 +134,18 @@ struct EightPairs {
   }
 };
 
+template <typename Table>
+__device__ void ask_for_angles(const Table* row, int half, int j) {
+  ask_for(row + j);
+  ask_for(row + half + j);
+}
+
 /// The same where everything is whole accesses of 16 bytes. A thread has eight pairs of a query or key head,
 /// or eight elements of a key that do not turn, or of a value.
 template <typename T, typename Table, bool kInterleaved>
 __global__ void wide_rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Rows<const T> v, T* cache,
                                           KvPlace place, const int64_t* slots, int64_t tokens, int q_heads,
                                           int kv_heads, int half, RopeOptions o) {
-  wait_for_previous_kernel();
   const int dim = place.head_dim, of_head = half / 8, of_rest = (dim - 2 * half) / 8, of_value = dim / 8;
   int at = static_cast<int>(blockIdx.x * kWideThreads + threadIdx.x);
   const bool turns = at < (q_heads + kv_heads) * of_head;
@@ -149,10 +154,16 @@ __global__ void wide_rope_kv_write_kernel(Rows<T> x, Rows<const Table> table, Ro
   if (is_value) at -= kv_heads * of_rest;
   const int size = turns ? of_head : is_value ? of_value : of_rest;
   const int head = at / size, j = at % size * 8, kv_head = turns ? head - q_heads : head;
+  const auto row_of = [&](int64_t t) -> T* {
+    const int64_t slot = kv_head < 0 || kv_head >= kv_heads ? -1 : slots[t];
+    return place.has(slot) ? cache + place.row(slot, kv_head) : nullptr;  // never write outside the pool
+  };
+  T* row = row_of(blockIdx.y);
+  if (turns) ask_for_angles(table.row(blockIdx.y), half, j);
+  wait_for_previous_kernel();
   if (kv_head >= kv_heads) return;
   for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
-    const int64_t slot = kv_head < 0 ? -1 : slots[t];
-    T* row = place.has(slot) ? cache + place.row(slot, kv_head) : nullptr;  // never write outside the pool
+    if (t != blockIdx.y) row = row_of(t);
     if (turns) {
       T* from = x.row(t) + head * dim;
       EightPairs<T> pairs(o, half, j);
@@ -222,10 +233,12 @@ template <typename T, typename Table, int kDim>
 __global__ void rope_codes_kernel(Rows<T> x, Rows<const Table> table, Rows<const T> v, std::byte* cache,
                                   CodePlace place, const int64_t* slots, int64_t tokens, int q_heads,
                                   int kv_heads) {
-  wait_for_previous_kernel();
   constexpr int kLanes = kDim / 16, kHalf = kDim / 2;
   const int at = static_cast<int>(blockIdx.x * kWideThreads + threadIdx.x), row = at / kLanes,
             j = at % kLanes * 8;
+  ask_for_angles(table.row(blockIdx.y), kHalf, j);
+  int64_t slot = slots[blockIdx.y];
+  wait_for_previous_kernel();
   if (row >= q_heads + 2 * kv_heads) return;
   const unsigned mask = ((1u << kLanes) - 1) << (threadIdx.x % 32 / kLanes * kLanes);
   const bool is_query = row < q_heads, is_value = row >= q_heads + kv_heads;
@@ -239,7 +252,7 @@ __global__ void rope_codes_kernel(Rows<T> x, Rows<const Table> table, Rows<const
       pairs.turn(from, table.row(t), kHalf, j, false);
       pairs.store(from);
     }
-    const int64_t slot = slots[t];
+    if (t != blockIdx.y) slot = slots[t];
     if (is_query || !place.has(slot)) continue;  // never write outside the pool
     float elements[2][8];
 #pragma unroll

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Runs the test programs in FOLDER on a machine with a GPU and prints one line for each: its name, "ok" or "FAILED", and
 # how many tests ran, were skipped and failed. The names of failed tests and their output go to FOLDER/../gpu_check.log,
-# or to LOG. Tests of other back ends are left out.
-#   tools/gpu_check.sh FOLDER [LOG]
+# or to LOG. Tests of other back ends are left out. The checkpoints of tests/data/models are looked for in MODELS, then
+# where the programs were built; tests that find none are skipped.
+#   tools/gpu_check.sh FOLDER [LOG [MODELS]]
 set -u
-folder=${1:?usage: tools/gpu_check.sh FOLDER [LOG]}
+folder=${1:?usage: tools/gpu_check.sh FOLDER [LOG [MODELS]]}
 log=${2:-$folder/../gpu_check.log}
+[ $# -lt 3 ] || export LMDEPLOY_TEST_MODELS=$3
 shards=$(nproc)
 : >"$log"
 failed=0

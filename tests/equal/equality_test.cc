@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "backends.h"
 #include "core_driver.h"
 #include "fake_model.h"
 #include "llama_of_kind.h"
@@ -43,7 +44,7 @@ JsonObject random_config(const std::string& name) {
 std::unique_ptr<Checkpoint> open(const std::string& name) {
   if (name.starts_with("random_"))
     return std::make_unique<MemoryCheckpoint>(make_random_family(random_config(name), /*seed=*/1));
-  return open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", name));
+  return open_checkpoint(find_fixture(name));
 }
 
 std::unique_ptr<Checkpoint> random_llama(DType weights) {

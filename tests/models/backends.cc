@@ -1,6 +1,7 @@
 #include "backends.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -48,18 +49,22 @@ const Kernels& backend(const std::string& name) {
 DType exact_kv_dtype(const Kernels& kernels) { return kernels.activation_dtype(); }
 
 std::string find_fixture(const std::string& name) {
-  for (const char* folder : {"/tests/data/models/", "/../shared/data/models/"}) {
-    const std::string path = cat(LMDEPLOY_SOURCE_DIR, folder, name);
-    if (std::filesystem::exists(path + "/expected.safetensors")) return path;
+  const char* given = std::getenv("LMDEPLOY_TEST_MODELS");
+  const std::string source = LMDEPLOY_SOURCE_DIR;
+  for (const std::string& folder : {std::string(given == nullptr ? "" : given), source + "/tests/data/models",
+                                    source + "/../shared/data/models"}) {
+    const std::string path = cat(folder, "/", name);
+    if (!folder.empty() && std::filesystem::exists(path + "/expected.safetensors")) return path;
   }
   return "";
 }
 
 Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& ids,
-                  const std::vector<size_t>& sizes) {
+                  const std::vector<size_t>& sizes, std::optional<DType> kv_dtype) {
   const auto count = static_cast<int64_t>(ids.size());
-  StepRunner runner(model, kernels,
-                    {.kv_dtype = exact_kv_dtype(kernels), .max_tokens = count, .block_len = 4});
+  StepRunner runner(
+      model, kernels,
+      {.kv_dtype = kv_dtype.value_or(exact_kv_dtype(kernels)), .max_tokens = count, .block_len = 4});
   runner.start(0, count);
   Tensor all(kernels.wide_dtype(), {count, model.spec().head_size()});
   size_t begin = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,13 @@ const Kernels& backend(const std::string& name);
 /// The KV dtype in which a back end loses nothing against its activations.
 DType exact_kv_dtype(const Kernels& kernels);
 
-/// Logits of all tokens of one prompt, which goes in pieces of these sizes, over and over.
+/// Logits of all tokens of one prompt, which goes in pieces of these sizes, over and over. The cache loses
+/// nothing unless it has another `kv_dtype`.
 Tensor all_logits(Model& model, const Kernels& kernels, const std::vector<int>& ids,
-                  const std::vector<size_t>& sizes);
+                  const std::vector<size_t>& sizes, std::optional<DType> kv_dtype = std::nullopt);
 
-/// A tiny checkpoint, in the repository or beside it; "" when it is in neither place.
+/// A tiny checkpoint: in the folder that LMDEPLOY_TEST_MODELS names, in the repository or beside it; "" when
+/// it is in none of them.
 std::string find_fixture(const std::string& name);
 
 }  // namespace lmdeploy::testing

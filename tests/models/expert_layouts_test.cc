@@ -33,7 +33,7 @@ Tensor turned_over(ConstTensorView view) {
 
 /// The tensors of a fixture; those whose names end so are turned over and named NAME.weight.
 MemoryCheckpoint rewritten(const std::string& fixture, const std::vector<std::string>& turned) {
-  const auto source = open_checkpoint(cat(LMDEPLOY_SOURCE_DIR, "/tests/data/models/", fixture));
+  const auto source = open_checkpoint(find_fixture(fixture));
   MemoryCheckpoint out;
   out.mutable_config() = source->config().as_object();
   for (size_t i = 0; i < source->tensors().size(); ++i) {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "backends.h"
+#include "half_judge.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/formats/safetensors.h"
 #include "lmdeploy/models/step_runner.h"
-#include "route_recorder.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -208,86 +208,27 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
 /// One fixture in 16 bits.
 class HalfPrecisionTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
-/// Three standard deviations of what a 16-bit pass changes in a number, as a share of its size. It rounds
-/// weights, and values at about twelve places of a layer and four around them, each by at most one unit,
-/// uniformly: independent errors of unit / sqrt(3) that a product carries on in proportion.
-double departure_of(const DecoderSpec& spec, DType dtype) {
-  const double roundings = 12.0 * static_cast<double>(spec.num_layers) + 4;
-  return 3 * epsilon(dtype) / std::sqrt(3.0) * std::sqrt(roundings);
-}
-
-double root_mean_square(ConstTensorView rows, int64_t row) {
-  double sum_sq = 0;
-  for (int64_t i = 0; i < rows.cols(); ++i) sum_sq += rows.at(row, i) * rows.at(row, i);
-  return std::sqrt(sum_sq / static_cast<double>(rows.cols()));
-}
-
-// By how much the largest leads.
-double lead_of(ConstTensorView rows, int64_t row) {
-  const int best = argmax(rows, row);
-  double lead = HUGE_VAL;
-  for (int64_t i = 0; i < rows.cols(); ++i)
-    if (i != best) lead = std::min(lead, rows.at(row, best) - rows.at(row, i));
-  return lead;
-}
-
-// Positions whose best token is the same, of those where it leads by more than two logits may depart.
-struct Agreement {
-  int64_t agreed = 0, compared = 0, all = 0;
-
-  void add(ConstTensorView got, ConstTensorView want, int64_t row, double departure) {
-    ++all;
-    if (lead_of(want, row) <= std::sqrt(2.0) * departure * root_mean_square(want, row)) return;
-    ++compared;
-    agreed += argmax(got, row) == argmax(want, row) ? 1 : 0;
-  }
-};
-
-// Of the original's logits for whole prompts.
-Agreement compare_prompts(Model& model, const Kernels& kernels, const Golden& golden, double departure) {
-  Agreement agreement;
-  for (int k = 0; k < kPrompts; ++k) {
-    const Tensor got = all_logits(model, kernels, golden.ids[k], {golden.ids[k].size()});
-    for (int64_t r = 0; r < got.dim(0); ++r) agreement.add(got, golden.logits[k], r, departure);
-  }
-  return agreement;
-}
-
-// With experts a near tie of the router can turn over, and later tokens see its work: prompts of one token,
-// those left out where the reference finds a near tie.
-Agreement compare_tokens(Model& model, const Kernels& kernels, const Checkpoint& checkpoint,
-                         const LoadOptions& options, double departure) {
-  RouteRecorder recorder(std::make_shared<ThreadPool>(1), departure);
-  const auto judge = load_model(checkpoint, recorder, options);
-  Agreement agreement;
-  for (int id = 0; id < std::min<int64_t>(128, model.spec().vocab_size); ++id) {
-    recorder.forget();
-    const Tensor want = all_logits(*judge, recorder, {id}, {1});
-    const Tensor got = all_logits(model, kernels, {id}, {1});
-    if (!recorder.is_near_tie(0)) agreement.add(got, want, 0, departure);
-  }
-  return agreement;
-}
-
-TEST_P(HalfPrecisionTest, ChoosesTheTokensOfF32) {
+// The original's logits, which the reference has (GoldenTest), as far as roundings allow.
+TEST_P(HalfPrecisionTest, LogitsOfTheReference) {
   const auto& [fixture, name] = GetParam();
   LMD_REQUIRE_GPU(name);
   const std::string folder = find_fixture(fixture);
   if (folder.empty()) GTEST_SKIP() << "the checkpoint " << fixture << " is not part of the repository";
   const SafetensorsFile file(folder + "/expected.safetensors");
+  const Golden golden = read_golden(file);
   const Kernels& kernels = backend(name);
   const auto checkpoint = open_checkpoint(folder);
   const LoadOptions options = {.max_step_tokens = 64, .max_logit_rows = 64};
   const auto model = load_model(*checkpoint, kernels, options);
-  const double departure = departure_of(model->spec(), kernels.activation_dtype());
-  const Agreement found = model->spec().has_experts()
-                              ? compare_tokens(*model, kernels, *checkpoint, options, departure)
-                              : compare_prompts(*model, kernels, read_golden(file), departure);
-  if (found.all == 0) GTEST_SKIP() << "the routers' choice is a near tie for every token in " << name;
-  EXPECT_GT(found.compared, 20) << "too few of " << found.all
-                                << " positions are clear enough to say anything";
-  EXPECT_GE(100 * found.agreed, 97 * found.compared)
-      << found.agreed << " of " << found.compared << " positions agree";
+  HalfJudge judge(*checkpoint, kernels.activation_dtype(), options);
+  const auto judged = judge.judge_prompts({std::begin(golden.ids), std::end(golden.ids)});
+  HalfComparison seen;
+  for (const std::vector<size_t>& sizes : {std::vector<size_t>{}, {3, 1, 7, 2, 13}, {1}})
+    seen = expect_half_logits(judged, *model, kernels, sizes);
+  RecordProperty("compared", cat(seen.compared, " of ", seen.rows));
+  RecordProperty("decided", cat(seen.decided));
+  RecordProperty("error_over_bound", cat(seen.worst));
+  if (seen.compared == 0) GTEST_SKIP() << "the routers' choice is a near tie for every token";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HalfPrecisionTest,

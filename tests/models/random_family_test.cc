@@ -8,11 +8,13 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "backends.h"
 #include "family_configs.h"
+#include "half_judge.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/models/step_runner.h"
 #include "route_recorder.h"
@@ -106,18 +108,59 @@ TEST_P(RandomFamilyTest, AgreesWithTheReference) {
 INSTANTIATE_TEST_SUITE_P(Architectures, RandomFamilyTest, ::testing::ValuesIn(supported_architectures()),
                          [](const auto& test) { return test.param; });
 
-class CudaFamilyTest : public ::testing::TestWithParam<std::string> {};
+class CudaFamilyTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+/// `kernels` in 16 bits, whose weights and activations have `dtype`.
+void check_half_model(const JsonObject& config, uint64_t seed, const Kernels& kernels, DType dtype) {
+  SCOPED_TRACE(to_json_text(Json(config)));
+  const MemoryCheckpoint checkpoint = make_random_family(config, seed);
+  HalfJudge judge(checkpoint, dtype, {.max_step_tokens = kTokens, .max_logit_rows = kTokens});
+  const int64_t vocab = judge.spec().vocab_size;
+  const auto judged =
+      judge.judge_prompts({random_ids(seed, kTokens, vocab), random_ids(seed + 1, kTokens, vocab)});
+  const auto model = load(checkpoint, kernels);
+  HalfComparison seen = expect_half_logits(judged, *model, kernels);
+  seen.worst = std::max(seen.worst, expect_half_logits(judged, *model, kernels, {5, 1, 9}).worst);
+  ::testing::Test::RecordProperty("compared", cat(seen.compared, " of ", seen.rows));
+  ::testing::Test::RecordProperty("error_over_bound", cat(seen.worst));
+  if (seen.compared == 0) GTEST_SKIP() << "the routers' choice is a near tie for every token";
+}
 
 TEST_P(CudaFamilyTest, AgreesWithTheReference) {
-  const std::string name = "cuda_f32";
+  const auto& [architecture, name] = GetParam();
   LMD_REQUIRE_GPU(name);
   SCOPED_TRACE(cat("repeat with LMDEPLOY_TEST_SEED=", test_seed()));
   Draw draw(test_seed());
-  check_model(family_config(GetParam(), draw), test_seed(), {name});
+  const JsonObject config = family_config(architecture, draw);
+  if (name == "cuda_f32") return check_model(config, test_seed(), {name});
+  check_half_model(config, test_seed(), backend(name), backend(name).activation_dtype());
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, CudaFamilyTest, ::testing::ValuesIn(supported_architectures()),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaFamilyTest,
+                         ::testing::Combine(::testing::ValuesIn(supported_architectures()),
+                                            ::testing::ValuesIn(cuda_names())),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param);
+                         });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaFamilyTest);
+
+class HalfJudgeTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {};
+
+// The bounds that judge a device hold for the reference, each of whose ops rounds to nearest.
+TEST_P(HalfJudgeTest, RoundingToNearestIsWithinItsBounds) {
+  const auto& [architecture, dtype] = GetParam();
+  SCOPED_TRACE(cat("repeat with LMDEPLOY_TEST_SEED=", test_seed()));
+  Draw draw(test_seed());
+  const JsonObject config = family_config(architecture, draw);
+  check_half_model(config, test_seed(), RoundedReference(dtype, Rounding::kNearest), dtype);
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, HalfJudgeTest,
+                         ::testing::Combine(::testing::ValuesIn(supported_architectures()),
+                                            ::testing::Values(DType::kF16, DType::kBF16)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
 
 TEST(RandomFamily, EveryArchitectureOfTheRegistryIsDrawn) {
   EXPECT_EQ(drawn_architectures(), supported_architectures());

@@ -20,7 +20,7 @@ constexpr double kRouterTolerance = 2e-4;
 /// could change places. Of a logit that departs by d, exp(logit) and sigmoid(logit) depart by less than d
 /// times themselves and the softmax, whose sum departs too, by less than 2 d: a difference of scores a and b
 /// by less than 2 d (a + b). The sum of a group's scores is bounded in the same way.
-class RouteRecorder final : public RefKernels {
+class RouteRecorder : public RefKernels {
  public:
   explicit RouteRecorder(std::shared_ptr<ThreadPool> threads, double tolerance = kRouterTolerance)
       : RefKernels(threads), ref_(std::move(threads)), tolerance_(tolerance) {}
@@ -28,8 +28,18 @@ class RouteRecorder final : public RefKernels {
   /// The first row of all steps so far that is a near tie in some layer; `none` when there is none.
   int64_t first_near_tie(int64_t none) const { return ties_.empty() ? none : *ties_.begin(); }
   void forget() { ties_.clear(); }
+  /// Of the rows to come.
+  void set_tolerance(double tolerance) { tolerance_ = tolerance; }
   /// Whether the row was a near tie in some layer of some step.
   bool is_near_tie(int64_t row) const { return ties_.contains(row); }
+
+ protected:
+  void do_route(TensorView ids, TensorView weights, ConstTensorView logits,
+                std::optional<ConstTensorView> correction, const RouteOptions& options) const override {
+    ref_.route(ids, weights, logits, correction, options);
+    for (int64_t row = 0; row < logits.rows(); ++row)
+      if (row_is_near_tie(logits, row, correction, ids.cols(), options)) ties_.insert(row);
+  }
 
  private:
   struct Score {
@@ -91,24 +101,20 @@ class RouteRecorder final : public RefKernels {
     return kept;
   }
 
-  void do_route(TensorView ids, TensorView weights, ConstTensorView logits,
-                std::optional<ConstTensorView> correction, const RouteOptions& options) const override {
-    ref_.route(ids, weights, logits, correction, options);
-    for (int64_t row = 0; row < logits.rows(); ++row) {
-      double largest = 0;
-      for (int64_t e = 0; e < logits.cols(); ++e) largest = std::max(largest, std::abs(logits.at(row, e)));
-      const double departure = tolerance_ * largest;
-      bool tie = false;
-      std::vector<Score> scores =
-          keep_groups(scores_of(logits, row, correction, options), options, departure, tie);
-      std::ranges::sort(scores, better);
-      tie = tie || near_tie(scores, ids.cols(), departure);
-      if (tie) ties_.insert(row);
-    }
+  bool row_is_near_tie(ConstTensorView logits, int64_t row, const std::optional<ConstTensorView>& correction,
+                       int64_t kept, const RouteOptions& options) const {
+    double largest = 0;
+    for (int64_t e = 0; e < logits.cols(); ++e) largest = std::max(largest, std::abs(logits.at(row, e)));
+    const double departure = tolerance_ * largest;
+    bool tie = false;
+    std::vector<Score> scores =
+        keep_groups(scores_of(logits, row, correction, options), options, departure, tie);
+    std::ranges::sort(scores, better);
+    return tie || near_tie(scores, kept, departure);
   }
 
   RefKernels ref_;
-  const double tolerance_;
+  double tolerance_;
   mutable std::set<int64_t> ties_;
 };
 

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "lmdeploy/engine/warm_up.h"
 #include "lmdeploy/formats/safetensors.h"
 #include "lmdeploy/models/step_runner.h"
+#include "random_llama.h"
 
 namespace lmdeploy::testing {
 namespace {
@@ -309,6 +312,61 @@ TEST_P(CudaMemoryTest, StepsTakeNoMoreThanWasSetAside) {
   }
   const size_t after = kernels.available_memory();
   EXPECT_LE(before - std::min(before, after), set_aside + kCode);
+}
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+/// A full batch of the longest prompts.
+void run_largest_batch(Engine& engine) {
+  constexpr int64_t kNew = 8;
+  std::vector<std::unique_ptr<RequestHandle>> handles;
+  for (int64_t i = 0; i < engine.config().max_batch_size; ++i) {
+    std::vector<int> ids(static_cast<size_t>(engine.session_len() - kNew), static_cast<int>(20 + i));
+    handles.push_back(engine.submit(request_of(std::move(ids), kNew)));
+  }
+  for (const auto& handle : handles) EXPECT_EQ(read_all(*handle).size(), static_cast<size_t>(kNew));
+}
+
+/// Loads a model, gives its cache 0.95 of what is left, as cache_max_entry_count does, and fills batches
+/// twice.
+void fill_most_of_the_memory(const std::string& name) {
+  const LlamaShape shape = {
+      .hidden = 256, .inner = 512, .layers = 4, .heads = 8, .kv_heads = 8, .head_dim = 128, .vocab = 512};
+  const auto kernels = make_backend(name);
+  EngineConfig config;
+  config.max_batch_size = 64;
+  config.session_len = 2048;
+  config.kv_dtype = kernels->activation_dtype();
+  const MemoryCheckpoint checkpoint = make_random_llama(shape, 6);
+  const auto model = load_model(checkpoint, *kernels,
+                                {.max_step_tokens = config.max_prefill_token_num + config.max_batch_size});
+  const size_t set_aside = warm_up(*model, *kernels, config);
+  config.kv_memory_bytes =
+      static_cast<size_t>(0.95 * static_cast<double>(model->cache_memory(*kernels) - set_aside));
+  Engine engine(*model, *kernels, config);
+  run_largest_batch(engine);
+  const size_t first = kernels->available_memory();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  run_largest_batch(engine);
+  const size_t second = kernels->available_memory();
+  EXPECT_LE(first - std::min(first, second), first / 100)
+      << first / kMiB << " MiB were free, then " << second / kMiB;
+  EXPECT_EQ(engine.stats().failed, 0);
+}
+
+// Everything is given back but the context's share: code that is loaded with its first use, and what the
+// driver and cuBLASLt keep for it. A second engine finds that there and takes nothing.
+TEST_P(CudaMemoryTest, TheLargestCacheLeavesRoomForTheLargestSteps) {
+  LMD_REQUIRE_GPU(GetParam());
+  const Kernels& probe = backend(GetParam());
+  for (const size_t kept : {512 * kMiB, 32 * kMiB}) {
+    const size_t before = probe.available_memory();
+    fill_most_of_the_memory(GetParam());
+    const size_t after = probe.available_memory();
+    EXPECT_LE(before - std::min(before, after), kept)
+        << before / kMiB << " MiB were free, now " << after / kMiB;
+    RecordProperty(cat("kept_mib_of_", kept / kMiB), cat((before - std::min(before, after)) / kMiB));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaMemoryTest, ::testing::ValuesIn(cuda_names()),

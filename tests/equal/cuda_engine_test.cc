@@ -147,12 +147,6 @@ void expect_seen(const EngineCase& c, const EngineStats& stats) {
   }
 }
 
-/// "nearest_bf16": the reference, whose ops round as those of a GPU do; else as backend().
-const Kernels& engine_backend(const std::string& name) {
-  static const RoundedReference rounded(DType::kBF16, Rounding::kNearest);
-  return name == "nearest_bf16" ? rounded : backend(name);
-}
-
 class EngineCaseTest : public ::testing::TestWithParam<std::tuple<std::string, std::string, EngineCase>> {
  protected:
   /// No id is worse than the best one by more than roundings explain, given the ids before it. Returns how
@@ -178,7 +172,7 @@ TEST_P(EngineCaseTest, GreedyTokens) {
   const std::string folder = find_fixture(fixture);
   if (folder.empty()) GTEST_SKIP() << "the checkpoint " << fixture << " is not part of the repository";
   const SafetensorsFile file(folder + "/expected.safetensors");
-  const Kernels& kernels = engine_backend(name);
+  const Kernels& kernels = backend_or_nearest(name);
   const auto checkpoint = open_checkpoint(folder);
   const auto model = load_model(*checkpoint, kernels, kLoadOptions);
   std::vector<std::vector<int>> prompts;
@@ -188,8 +182,7 @@ TEST_P(EngineCaseTest, GreedyTokens) {
   expect_seen(c, traffic.stats);
   ASSERT_EQ(traffic.outputs.size(), static_cast<size_t>(c.rounds) * kPrompts);
   std::optional<HalfJudge> judge;
-  if (name.ends_with("f16"))
-    judge.emplace(*checkpoint, name.ends_with("bf16") ? DType::kBF16 : DType::kF16, kLoadOptions, c.kv_dtype);
+  if (const auto dtype = half_dtype_of(name)) judge.emplace(*checkpoint, *dtype, kLoadOptions, c.kv_dtype);
   int64_t compared = 0;
   for (size_t i = 0; i < traffic.outputs.size(); ++i) {
     SCOPED_TRACE(cat("request ", i));

@@ -144,6 +144,16 @@ void RoundedReference::do_combine_experts(TensorView out, ConstTensorView x, Con
   round(out);
 }
 
+const Kernels& backend_or_nearest(const std::string& name) {
+  static const RoundedReference f16(DType::kF16, Rounding::kNearest), bf16(DType::kBF16, Rounding::kNearest);
+  return name == "nearest_f16" ? f16 : name == "nearest_bf16" ? bf16 : backend(name);
+}
+
+std::optional<DType> half_dtype_of(const std::string& name) {
+  if (name.ends_with("_bf16")) return DType::kBF16;
+  return name.ends_with("_f16") ? std::optional(DType::kF16) : std::nullopt;
+}
+
 // Monte Carlo arithmetic (Parker 1997): a logit's error in one run of random roundings is of the size of its
 // error in another, those of a back end included. Of one logit or row a few runs say little: none counts as
 // steadier than its row and its prompt are. An error is a sum of many roundings, near normal but for those

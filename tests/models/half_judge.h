@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lmdeploy/core/random.h"
@@ -56,6 +57,12 @@ class RoundedReference final : public RouteRecorder {
   const Rounding rounding_;
   mutable Rng rng_;
 };
+
+/// "nearest_f16" and "nearest_bf16": the reference with Rounding::kNearest, which shows on a CPU what tests
+/// of a GPU in 16 bits see; else backend(name).
+const Kernels& backend_or_nearest(const std::string& name);
+/// Of the activations of a back end in 16 bits by its name, nullopt of others.
+std::optional<DType> half_dtype_of(const std::string& name);
 
 /// Logits of one prompt.
 struct HalfLogits {

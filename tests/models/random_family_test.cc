@@ -132,8 +132,8 @@ TEST_P(CudaFamilyTest, AgreesWithTheReference) {
   SCOPED_TRACE(cat("repeat with LMDEPLOY_TEST_SEED=", test_seed()));
   Draw draw(test_seed());
   const JsonObject config = family_config(architecture, draw);
-  if (name == "cuda_f32") return check_model(config, test_seed(), {name});
-  check_half_model(config, test_seed(), backend(name), backend(name).activation_dtype());
+  if (!half_dtype_of(name)) return check_model(config, test_seed(), {name});
+  check_half_model(config, test_seed(), backend(name), *half_dtype_of(name));
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, CudaFamilyTest,
@@ -152,7 +152,7 @@ TEST_P(HalfJudgeTest, RoundingToNearestIsWithinItsBounds) {
   SCOPED_TRACE(cat("repeat with LMDEPLOY_TEST_SEED=", test_seed()));
   Draw draw(test_seed());
   const JsonObject config = family_config(architecture, draw);
-  check_half_model(config, test_seed(), RoundedReference(dtype, Rounding::kNearest), dtype);
+  check_half_model(config, test_seed(), backend_or_nearest(cat("nearest_", dtype)), dtype);
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, HalfJudgeTest,

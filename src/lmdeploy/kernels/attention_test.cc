@@ -429,6 +429,60 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                                             ::testing::ValuesIn(shape_cases())),
                          case_name);
 
+/// One of the CPU, which proves the cases, and CUDA's in 16 bits: the reference takes seconds for each.
+std::vector<Backend> long_backends() {
+  std::vector<Backend> all = {cpu_isa_available(CpuIsa::kAvx512) ? Backend::kAvx512 : Backend::kPortable};
+  if (cuda_toolkit_version() > 0) all.insert(all.end(), {Backend::kCudaF16, Backend::kCudaBF16});
+  return all;
+}
+
+class LongAttentionTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
+
+// One row and a short prompt after 131072 keys, of the last of which each sees all.
+TEST_P(LongAttentionTest, MatchesReference) {
+  const auto& [backend, dtype] = GetParam();
+  LMD_REQUIRE_BACKEND(backend);
+  LMD_REQUIRE_CACHE(backend, dtype);
+  constexpr int64_t kKeys = 131072, kRows = 40;
+  AttentionCase c = {
+      .name = "long", .sequences = {{kKeys, kRows}}, .num_heads = 2, .head_dim = 128, .block_len = 64};
+  const Problem problem(c, dtype, dtype_of(backend));
+  const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+  for (const int64_t rows : {int64_t{1}, kRows}) {
+    SCOPED_TRACE(cat(rows, " rows"));
+    c.sequences = {{kKeys, rows}};
+    const TestTensor got = problem.run(kernels_of(backend), dtype_of(backend), {0}, c.sequences);
+    expect_close(got, want.view().slice_rows(kRows - rows, rows), [&](int64_t, int64_t, double v) {
+      return attention_bound(c, dtype, backend) + store_error(backend, v);
+    });
+  }
+}
+
+std::vector<std::tuple<Backend, DType>> long_cases() {
+  std::vector<std::tuple<Backend, DType>> cases;
+  for (const Backend backend : long_backends()) {
+    cases.emplace_back(backend, is_cuda(backend) ? dtype_of(backend) : DType::kBF16);
+    if (is_cuda(backend)) cases.insert(cases.end(), {{backend, DType::kU8}, {backend, DType::kU4}});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, LongAttentionTest, ::testing::ValuesIn(long_cases()), [](const auto& test) {
+  return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+});
+
+// A latent cache with heads of DeepSeek's size: several spans, and rows that begin in one and end in another.
+const AttentionCase kLatentCases[] = {{.name = "latent_of_deepseek_prompt",
+                                       .sequences = {{2050, 300}, {70, 1}},
+                                       .num_heads = 4,
+                                       .head_dim = 576,
+                                       .block_len = 64,
+                                       .latent_dim = 512}};
+INSTANTIATE_TEST_SUITE_P(Latent, AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(long_backends()),
+                                            ::testing::Values(DType::kF16, DType::kBF16, DType::kU8),
+                                            ::testing::ValuesIn(kLatentCases)),
+                         case_name);
+
 // Plain attention, windows below and above a span, and everything on a latent cache.
 const AttentionCase kEqualCases[] = {
     {.name = "plain",

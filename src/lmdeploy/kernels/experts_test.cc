@@ -404,6 +404,9 @@ TEST_P(ExpertLinearTest, EqualsLinearRowByRow) {
   LMD_REQUIRE_BACKEND(backend);
   const bool by_row = dtype == DType::kQ6_K || (dtype == DType::kF8G64 && backend == Backend::kCudaF32);
   if (is_cuda(backend) && by_row && c.tokens() > 16 * static_cast<int64_t>(c.counts.size())) return;
+  // Integers in groups have an order of sums for up to 8 tokens each, and one for more (docs/design.md).
+  if (is_cuda(backend) && is_integer_group(dtype) && c.tokens() > 8 * static_cast<int64_t>(c.counts.size()))
+    return;
   Rng rng(c.seed + 1);
   const TestTensor x = random_tensor(rng, dtype_of(backend), c.tokens(), cols(), Fill::kOrdinary, c.padding);
   const TestTensor biases = random_tensor(rng, DType::kF32, static_cast<int64_t>(c.counts.size()), c.rows);
@@ -438,7 +441,8 @@ const ExpertsCase kExpertsCases[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertLinearTest,
                          ::testing::Combine(::testing::ValuesIn(all_backends()),
                                             ::testing::Values(DType::kF32, DType::kBF16, DType::kQ4_1,
-                                                              DType::kQ8_0, DType::kQ6_K, DType::kF8G64),
+                                                              DType::kQ8_0, DType::kQ6_K, DType::kF8G64,
+                                                              DType::kU4G128, DType::kU5G32),
                                             ::testing::ValuesIn(kExpertsCases)),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param), "_",

@@ -226,9 +226,10 @@ HalfLogits HalfJudge::judge(const std::vector<int>& ids) {
 }
 
 std::vector<HalfLogits> HalfJudge::judge_prompts(std::vector<std::vector<int>> prompts) {
-  if (spec().has_experts()) {
-    prompts.clear();
-    for (int id = 0; id < std::min<int64_t>(64, spec().vocab_size); ++id) prompts.push_back({id});
+  const auto some = static_cast<int>(std::min<int64_t>(48, spec().vocab_size));
+  for (int id = 0; spec().has_experts() && id < some; ++id) {
+    prompts.push_back({id});
+    if (id % 3 == 0) prompts.push_back({id, (id + 1) % some, (id + 5) % some});
   }
   std::vector<HalfLogits> judged;
   for (const std::vector<int>& ids : prompts) judged.push_back(judge(ids));

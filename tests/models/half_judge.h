@@ -78,8 +78,8 @@ class HalfJudge {
   HalfJudge(const Checkpoint& checkpoint, DType dtype, const LoadOptions& options,
             std::optional<DType> kv_dtype = std::nullopt);
   HalfLogits judge(const std::vector<int>& ids);
-  /// These; with experts, whose router's near ties end a comparison, prompts of a single token in their
-  /// place.
+  /// These; with experts, whose router's near ties end a comparison, many prompts of one and three tokens
+  /// too.
   std::vector<HalfLogits> judge_prompts(std::vector<std::vector<int>> prompts);
   const DecoderSpec& spec() const { return exact_model_->spec(); }
 

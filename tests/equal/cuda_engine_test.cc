@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -314,7 +315,7 @@ void run_largest_batch(Engine& engine) {
   constexpr int64_t kNew = 8;
   std::vector<std::unique_ptr<RequestHandle>> handles;
   for (int64_t i = 0; i < engine.config().max_batch_size; ++i) {
-    std::vector<int> ids(static_cast<size_t>(engine.session_len() - kNew), static_cast<int>(20 + i));
+    std::vector<int> ids(static_cast<size_t>(engine.session_len() - kNew), static_cast<int>(1 + i % 60));
     handles.push_back(engine.submit(request_of(std::move(ids), kNew)));
   }
   for (const auto& handle : handles) EXPECT_EQ(read_all(*handle).size(), static_cast<size_t>(kNew));
@@ -322,9 +323,7 @@ void run_largest_batch(Engine& engine) {
 
 /// Loads a model, gives its cache 0.95 of what is left, as cache_max_entry_count does, and fills batches
 /// twice.
-void fill_most_of_the_memory(const std::string& name) {
-  const LlamaShape shape = {
-      .hidden = 256, .inner = 512, .layers = 4, .heads = 8, .kv_heads = 8, .head_dim = 128, .vocab = 512};
+void fill_most_of_the_memory(const std::string& name, const LlamaShape& shape) {
   const auto kernels = make_backend(name);
   EngineConfig config;
   config.max_batch_size = 64;
@@ -345,21 +344,34 @@ void fill_most_of_the_memory(const std::string& name) {
   EXPECT_LE(first - std::min(first, second), first / 100)
       << first / kMiB << " MiB were free, then " << second / kMiB;
   EXPECT_EQ(engine.stats().failed, 0);
+  ::testing::Test::RecordProperty("blocks", cat(engine.stats().total_blocks));
+}
+
+size_t taken_by(const Kernels& probe, const std::function<void()>& work) {
+  const size_t before = probe.available_memory();
+  work();
+  return before - std::min(before, probe.available_memory());
 }
 
 // Everything is given back but the context's share: code that is loaded with its first use, and what the
 // driver and cuBLASLt keep for it. A second engine finds that there and takes nothing.
 TEST_P(CudaMemoryTest, TheLargestCacheLeavesRoomForTheLargestSteps) {
   LMD_REQUIRE_GPU(GetParam());
-  const Kernels& probe = backend(GetParam());
-  for (const size_t kept : {512 * kMiB, 32 * kMiB}) {
-    const size_t before = probe.available_memory();
-    fill_most_of_the_memory(GetParam());
-    const size_t after = probe.available_memory();
-    EXPECT_LE(before - std::min(before, after), kept)
-        << before / kMiB << " MiB were free, now " << after / kMiB;
-    RecordProperty(cat("kept_mib_of_", kept / kMiB), cat((before - std::min(before, after)) / kMiB));
+  const LlamaShape shape = {
+      .hidden = 256, .inner = 512, .layers = 4, .heads = 8, .kv_heads = 8, .head_dim = 128, .vocab = 512};
+  for (const size_t most : {512 * kMiB, 32 * kMiB}) {
+    const size_t kept = taken_by(backend(GetParam()), [&] { fill_most_of_the_memory(GetParam(), shape); });
+    EXPECT_LE(kept, most) << kept / kMiB << " MiB are not free again";
+    RecordProperty(cat("kept_mib_of_", most / kMiB), cat(kept / kMiB));
   }
+}
+
+// Blocks of some 20 KB.
+TEST_P(CudaMemoryTest, MillionsOfBlocks) {
+  LMD_REQUIRE_GPU(GetParam());
+  const size_t kept =
+      taken_by(backend(GetParam()), [&] { fill_most_of_the_memory(GetParam(), LlamaShape{}); });
+  EXPECT_LE(kept, 512 * kMiB) << kept / kMiB << " MiB are not free again";
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaMemoryTest, ::testing::ValuesIn(cuda_names()),

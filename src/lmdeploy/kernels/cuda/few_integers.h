@@ -39,7 +39,7 @@ void run_group_integers(const FewTokensArgs& args, const IntegerFormat& format, 
 /// Whether run_group_integers() can, and beats run_many_integers() and, beyond kMostIntegerTokens, the
 /// library with widened weights.
 inline bool suits_groups(int64_t tokens, const IntegerFormat& format, const DeviceLimits& device) {
-  constexpr int64_t kLeastTokens = 33, kMostOf4Bits = 256, kMostOf8Bits = 128;
+  constexpr int64_t kLeastTokens = 33, kMostOf4Bits = 256, kMostOf8Bits = 256;
   constexpr int kSharedBytes = 205 << 10;
   return device.code.has_wgmma && device.shared_bytes >= kSharedBytes &&
          format.scale != GroupScale::kScaleMin && tokens >= kLeastTokens &&

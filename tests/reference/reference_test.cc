@@ -80,9 +80,11 @@ TEST_P(DemoModel, PerplexityIsWithinHalfAPercent) {
   }
 }
 
+std::string second_model() { return LMDEPLOY_SOURCE_DIR "/models/gemma-3-270m-q4_k_m.gguf"; }
+
 // Bytes against f32: no reference is stored for this model, whose licence keeps it out of a plain download.
 TEST(SecondModel, PerplexityWithInt8ActivationsIsWithinHalfAPercent) {
-  const std::string path = LMDEPLOY_SOURCE_DIR "/models/gemma-3-270m-q4_k_m.gguf";
+  const std::string path = second_model();
   if (!std::filesystem::exists(path))
     GTEST_SKIP() << "needs " << path << ": tools/get_second_model.sh fetches it";
   const auto tokenizer = Tokenizer::load(path);
@@ -98,6 +100,29 @@ TEST(SecondModel, PerplexityWithInt8ActivationsIsWithinHalfAPercent) {
   std::printf("perplexity %.5f, of int8 activations %.5f (%+.4f %%)\n", perplexity[0], perplexity[1],
               100 * (perplexity[1] / perplexity[0] - 1));
   EXPECT_NEAR(perplexity[1], perplexity[0], 0.005 * perplexity[0]);
+}
+
+// F46: a rise beyond the bound is warned of.
+TEST(SecondModel, PerplexityWithKeysAndValuesInFewBits) {
+  const std::string path = second_model();
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << "needs " << path << ": tools/get_second_model.sh fetches it";
+  const auto tokenizer = Tokenizer::load(path);
+  const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>());
+  const auto checkpoint = open_checkpoint(path);
+  const auto model = load_model(*checkpoint, *kernels, {.max_step_tokens = 256, .max_logit_rows = 256});
+  const auto perplexity = [&](DType kv_dtype) {
+    return std::exp(mean_nll(*model, *kernels, kv_dtype, perplexity_ids(*tokenizer)));
+  };
+  const double plain = perplexity(DType::kF16);
+  for (const auto& [kv_dtype, most] : {std::pair(DType::kU8, 0.005), {DType::kU4, 0.05}}) {
+    const double rise = perplexity(kv_dtype) / plain - 1;
+    std::printf("perplexity with keys and values in %s %+.4f %%\n", cat(kv_dtype).c_str(), 100 * rise);
+    ::testing::internal::CaptureStderr();
+    load_model(*checkpoint, *kernels, {.kv_dtype = kv_dtype});
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(log.find("Gemma3") != std::string::npos, rise > most) << log;
+  }
 }
 
 class DemoModelQuantizedKv : public DemoModel {};

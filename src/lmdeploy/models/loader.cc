@@ -10,6 +10,7 @@
 #include "lmdeploy/core/log.h"
 #include "lmdeploy/models/decoder_weights.h"
 #include "lmdeploy/models/f16_range.h"
+#include "lmdeploy/models/kv_risk.h"
 #include "lmdeploy/models/model.h"
 #include "lmdeploy/models/model_plan.h"
 #include "lmdeploy/models/sharded_model.h"
@@ -46,7 +47,12 @@ class WeightReader {
  public:
   WeightReader(const Checkpoint& checkpoint, const ModelPlan& plan, const Ranks& ranks,
                const LoadOptions& options)
-      : checkpoint_(checkpoint), plan_(plan.load), spec_(plan.spec), ranks_(ranks), options_(options) {
+      : checkpoint_(checkpoint),
+        family_(*plan.family),
+        plan_(plan.load),
+        spec_(plan.spec),
+        ranks_(ranks),
+        options_(options) {
     for (const TensorInfo& info : checkpoint.tensors()) total_bytes_ += bytes_of(info);
     for (size_t rank = 0; rank < ranks.kernels.size(); ++rank) weights_.emplace_back(spec_.num_layers);
   }
@@ -70,6 +76,7 @@ class WeightReader {
     if (ranks_.group != nullptr) ranks_.group->enter(0);
     if (const std::string beyond = f16_range_.warning(); !beyond.empty())
       LMD_LOG(kWarning, "load ", checkpoint_.path(), ": ", beyond);
+    warn_of_codes();
     return std::move(weights_);
   }
 
@@ -180,6 +187,12 @@ class WeightReader {
     for (MatrixPiece& piece : pieces) undo_column_order(piece);
   }
 
+  void warn_of_codes() const {
+    if (!options_.kv_dtype) return;
+    const std::string why = kv_risk_.warning(*options_.kv_dtype, family_.architecture);
+    if (!why.empty()) LMD_LOG(kWarning, "load ", checkpoint_.path(), ": ", why);
+  }
+
   void read_vector(const SlotPlan& slot) {
     std::vector<std::vector<float>> parts;
     for (const PartPlan& part : slot.parts) {
@@ -188,6 +201,12 @@ class WeightReader {
         const std::vector<float> values = take_vector(checkpoint_.tensor(index), *part.rule, spec_);
         all.insert(all.end(), values.begin(), values.end());
       }
+    }
+    if (slot.slot == Slot::kQkvBias) {  // of queries, keys, values
+      std::vector<float> all;
+      for (const std::vector<float>& part : parts) all.insert(all.end(), part.begin(), part.end());
+      kv_risk_.add_key_bias(
+          std::span(all).subspan(static_cast<size_t>(spec_.q_size()), static_cast<size_t>(spec_.kv_size())));
     }
     for_ranks([&](int64_t rank) {
       std::vector<float> all;
@@ -213,6 +232,7 @@ class WeightReader {
   }
 
   const Checkpoint& checkpoint_;
+  const ModelFamily& family_;
   const LoadPlan& plan_;
   const DecoderSpec& spec_;
   const Ranks& ranks_;
@@ -220,6 +240,7 @@ class WeightReader {
   std::vector<DecoderWeights> weights_;  // by rank
   std::vector<int> uses_;                // of each tensor, still to come
   F16Range f16_range_;
+  KvRisk kv_risk_;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = 0;
 };

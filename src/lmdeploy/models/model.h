@@ -58,6 +58,8 @@ struct LoadOptions {
   std::function<void(const std::string& name, ConstTensorView values)> observer = {};
   /// Called from the loading thread: bytes of the checkpoint read so far, and in all.
   std::function<void(int64_t done, int64_t total)> progress = {};
+  /// What the cache will hold: a warning says where it is too little for the model.
+  std::optional<DType> kv_dtype = std::nullopt;
   /// Of a rank of a sharded model, which has one for each; nullptr: the model is whole.
   Communicator* communicator = nullptr;
 };

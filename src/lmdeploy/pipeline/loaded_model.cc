@@ -74,6 +74,7 @@ LoadOptions load_options(const PipelineConfig& config, const Kernels& kernels) {
   options.max_logit_rows = std::max(options.max_logit_rows, *config.max_batch_size);
   options.config_overrides = config_overrides(config);
   options.progress = config.progress;
+  options.kv_dtype = kv_dtype(config, kernels);
   return options;
 }
 

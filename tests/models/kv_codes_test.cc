@@ -68,7 +68,7 @@ TEST_P(KvCodesTest, OutliersOfKeysCostLittleOrAreWarnedOf) {
   LMD_REQUIRE_GPU(GetParam());
   const Kernels& kernels = backend(GetParam());
   const std::vector<int> ids = random_ids(3, 400, 97);
-  for (const float largest : {0.1f, 3.0f, 30.0f, 100.0f}) {
+  for (const float largest : {0.1f, 3.0f, 20.0f, 100.0f}) {
     const MemoryCheckpoint checkpoint = make_outliers(largest);
     const auto model = load_model(checkpoint, kernels, {.max_step_tokens = 512, .max_logit_rows = 512});
     const Tensor exact = all_logits(*model, kernels, ids, {ids.size()});
@@ -77,7 +77,7 @@ TEST_P(KvCodesTest, OutliersOfKeysCostLittleOrAreWarnedOf) {
       const double found = rise(exact, all_logits(*model, kernels, ids, {ids.size()}, dtype));
       RecordProperty(cat("rise_", dtype, "_", largest), cat(found));
       const std::string log = log_of_loading(checkpoint, kernels, dtype);
-      const bool is_little = largest <= (dtype == DType::kU8 ? 30 : 3);
+      const bool is_little = largest <= (dtype == DType::kU8 ? 20 : 3);
       EXPECT_EQ(found <= bound, is_little) << found;
       EXPECT_EQ(log.empty(), is_little) << log;
       if (!is_little) {

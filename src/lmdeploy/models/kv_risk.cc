@@ -23,7 +23,7 @@ void KvRisk::add_key_bias(std::span<const float> bias) {
 }
 
 std::string KvRisk::warning(DType kv_dtype, std::string_view architecture) const {
-  constexpr float kMostIn8Bits = 30, kMostIn4Bits = 3;
+  constexpr float kMostIn8Bits = 20, kMostIn4Bits = 3;
   const bool in_8_bits = kv_dtype == DType::kU8;
   if (!in_8_bits && kv_dtype != DType::kU4) return "";
   const std::string begin = cat(architecture, " with keys and values in ", in_8_bits ? 8 : 4, " bits: ");

@@ -275,18 +275,16 @@ bool is_mxfp4(const std::string& name) {
          name.find(".experts.down_proj") != std::string::npos;
 }
 
+constexpr std::array<float, 8> kMagnitudes = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};  // of the low three bits
+
 uint8_t nearest_mxfp4(float value) {
-  constexpr std::array<float, 8> kMagnitudes = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   size_t best = 0;
   for (size_t i = 1; i < kMagnitudes.size(); ++i)
     if (std::abs(kMagnitudes[i] - std::abs(value)) < std::abs(kMagnitudes[best] - std::abs(value))) best = i;
   return static_cast<uint8_t>(best | (value < 0 && best > 0 ? 8 : 0));
 }
 
-float mxfp4_value(uint8_t code) {
-  constexpr std::array<float, 8> kMagnitudes = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  return code < 8 ? kMagnitudes[code] : -kMagnitudes[code - 8];
-}
+float mxfp4_value(uint8_t code) { return code < 8 ? kMagnitudes[code] : -kMagnitudes[code - 8]; }
 
 constexpr int64_t kExperts = 3;
 

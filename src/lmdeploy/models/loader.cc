@@ -74,9 +74,8 @@ class WeightReader {
     if (spec_.tied_embedding && ranks_.group == nullptr)
       weights_[0].share_matrix(Slot::kEmbed, Slot::kLmHead);
     if (ranks_.group != nullptr) ranks_.group->enter(0);
-    if (const std::string beyond = f16_range_.warning(); !beyond.empty())
-      LMD_LOG(kWarning, "load ", checkpoint_.path(), ": ", beyond);
-    warn_of_codes();
+    warn(f16_range_.warning());
+    if (options_.kv_dtype) warn(kv_risk_.warning(*options_.kv_dtype, family_.architecture));
     return std::move(weights_);
   }
 
@@ -187,10 +186,9 @@ class WeightReader {
     for (MatrixPiece& piece : pieces) undo_column_order(piece);
   }
 
-  void warn_of_codes() const {
-    if (!options_.kv_dtype) return;
-    const std::string why = kv_risk_.warning(*options_.kv_dtype, family_.architecture);
-    if (!why.empty()) LMD_LOG(kWarning, "load ", checkpoint_.path(), ": ", why);
+  /// "": there is nothing to warn of.
+  void warn(const std::string& of) const {
+    if (!of.empty()) LMD_LOG(kWarning, "load ", checkpoint_.path(), ": ", of);
   }
 
   void read_vector(const SlotPlan& slot) {

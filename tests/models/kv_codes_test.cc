@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends.h"
 #include "lmdeploy/core/error.h"
+#include "lmdeploy/models/kv_risk.h"
 #include "random_llama.h"
 
 namespace lmdeploy::testing {
@@ -57,13 +59,7 @@ double rise(ConstTensorView exact, ConstTensorView rounded) {
 
 class KvCodesTest : public ::testing::TestWithParam<std::string> {};
 
-std::string log_of_loading(const Checkpoint& checkpoint, const Kernels& kernels, DType kv_dtype) {
-  ::testing::internal::CaptureStderr();
-  load_model(checkpoint, kernels, {.kv_dtype = kv_dtype});
-  return ::testing::internal::GetCapturedStderr();
-}
-
-// Where they cost more, loading says so.
+// Where they cost more there is a warning.
 TEST_P(KvCodesTest, OutliersOfKeysCostLittleOrAreWarnedOf) {
   LMD_REQUIRE_GPU(GetParam());
   const Kernels& kernels = backend(GetParam());
@@ -72,20 +68,30 @@ TEST_P(KvCodesTest, OutliersOfKeysCostLittleOrAreWarnedOf) {
     const MemoryCheckpoint checkpoint = make_outliers(largest);
     const auto model = load_model(checkpoint, kernels, {.max_step_tokens = 512, .max_logit_rows = 512});
     const Tensor exact = all_logits(*model, kernels, ids, {ids.size()});
+    KvRisk risk;
+    risk.add_key_bias(std::vector{0.1f, -largest});
     for (const auto& [dtype, bound] : {std::pair(DType::kU8, 0.005), {DType::kU4, 0.05}}) {
       SCOPED_TRACE(cat(dtype, ", outliers of ", largest));
       const double found = rise(exact, all_logits(*model, kernels, ids, {ids.size()}, dtype));
       RecordProperty(cat("rise_", dtype, "_", largest), cat(found));
-      const std::string log = log_of_loading(checkpoint, kernels, dtype);
-      const bool is_little = largest <= (dtype == DType::kU8 ? 20 : 3);
-      EXPECT_EQ(found <= bound, is_little) << found;
-      EXPECT_EQ(log.empty(), is_little) << log;
-      if (!is_little) {
-        EXPECT_NE(log.find("LlamaForCausalLM with keys and values in"), std::string::npos) << log;
-        EXPECT_NE(log.find(cat("biases of its keys, up to ", largest)), std::string::npos) << log;
-      }
+      EXPECT_EQ(found > bound, !risk.warning(dtype, "Some").empty()) << found;
     }
-    EXPECT_EQ(log_of_loading(checkpoint, kernels, DType::kF16), "");
+  }
+}
+
+TEST(KvCodes, LoadingWarns) {
+  const MemoryCheckpoint checkpoint = make_outliers(25);
+  const auto log_of = [&](std::optional<DType> kv_dtype) {
+    ::testing::internal::CaptureStderr();
+    load_model(checkpoint, backend("ref"), {.kv_dtype = kv_dtype});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log_of(std::nullopt) + log_of(DType::kF16), "");
+  for (const auto& [dtype, bits] : {std::pair(DType::kU8, 8), {DType::kU4, 4}}) {
+    const std::string log = log_of(dtype);
+    EXPECT_NE(log.find(cat("LlamaForCausalLM with keys and values in ", bits, " bits")), std::string::npos)
+        << log;
+    EXPECT_NE(log.find("biases of its keys, up to 25,"), std::string::npos) << log;
   }
 }
 

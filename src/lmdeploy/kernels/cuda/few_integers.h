@@ -39,11 +39,11 @@ void run_group_integers(const FewTokensArgs& args, const IntegerFormat& format, 
 /// Whether run_group_integers() can, and beats run_many_integers() and, beyond kMostIntegerTokens, the
 /// library with widened weights.
 inline bool suits_groups(int64_t tokens, const IntegerFormat& format, const DeviceLimits& device) {
-  constexpr int64_t kLeastTokens = 33, kMostOf4Bits = 256, kMostOf8Bits = 256;
+  constexpr int64_t kLeastTokens = 33, kMost = 256, kMostOfBytes = 128;  // widening bytes is quick
   constexpr int kSharedBytes = 205 << 10;
   return device.code.has_wgmma && device.shared_bytes >= kSharedBytes &&
          format.scale != GroupScale::kScaleMin && tokens >= kLeastTokens &&
-         tokens <= (format.bits == 4 ? kMostOf4Bits : kMostOf8Bits);
+         tokens <= (format.bits == 4 || format.scale == GroupScale::kE4M3 ? kMost : kMostOfBytes);
 }
 
 }  // namespace lmdeploy::cuda

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <thread>
 
@@ -35,7 +36,8 @@ struct ServerFlags {
   http::ServerOptions http;
   ServiceOptions service;
   bool ssl = false, disable_docs = false, disable_metrics = false, exit_on_failure = false;
-  int64_t queue_timeout_s = 0, shutdown_timeout_s = 30, max_body_mib = 64;
+  int64_t queue_timeout_s = 0, max_body_mib = 64;
+  std::optional<int64_t> shutdown_timeout_s;
   std::string hf_overrides, qos_config_path, proxy_url;
 };
 
@@ -98,8 +100,8 @@ void add_service_flags(CLI::App& command, ServerFlags& flags) {
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt / 1000));
   command
-      .add_option("--shutdown-timeout", flags.shutdown_timeout_s, "Seconds that running requests get to end")
-      ->capture_default_str()
+      .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
+                  "Seconds that running requests get to end; default 30, after Ctrl-C 8")
       ->type_name("INT")
       ->transform(integer_in(0, kMaxInt / 1000));
   command
@@ -261,11 +263,11 @@ void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
 int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }
 
 int run_server(ServerFlags& flags, const CommandContext& context) {
+  StopSignals signals;  // first of all: CUDA begins threads when it is asked for its devices
   const Console& console = context.console;
   set_log_level(chosen_log_level(flags.engine.log_level, context.environment, "WARNING"));
   complete(flags, console);
   allow_many_files();
-  StopSignals signals;
   std::atomic<bool> stop_asked = false;
   flags.service.terminate = [&] {
     stop_asked = true;
@@ -299,7 +301,7 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
   watch.reset();
   registration.reset();  // before requests are refused
   server.service().set_state(ServiceState::kStopping);
-  const auto drain = [&] { return server.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
+  const auto drain = [&] { return server.drain(drain_time(flags.shutdown_timeout_s, signal)); };
   end_server(
       drain, [&] { server.stop(); }, signals, signal, console);
   if (!failure.empty()) throw Error(ErrorCode::kInternal, failure);

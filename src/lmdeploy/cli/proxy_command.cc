@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include "lmdeploy/cli/command.h"
@@ -24,7 +25,7 @@ struct ProxyFlags {
   proxy::ProxyOptions options;
   std::string strategy = "min_expected_latency", log_level, node_file;
   bool ssl = false, no_node_file = false;
-  int64_t shutdown_timeout_s = 30;
+  std::optional<int64_t> shutdown_timeout_s;
   LimitedFlags limited;
 };
 
@@ -96,15 +97,15 @@ void complete(ProxyFlags& flags) {
 }
 
 int run_proxy(ProxyFlags& flags, const CommandContext& context) {
+  StopSignals signals;
   set_log_level(chosen_log_level(flags.log_level, context.environment, "WARNING"));
   complete(flags);
   allow_many_files();
-  StopSignals signals;
   proxy::Proxy proxy(flags.options);
   context.console.out << "The proxy listens on " << (flags.ssl ? "https" : "http") << "://"
                       << flags.options.server.address << ":" << proxy.port() << std::endl;
   const int signal = signals.wait();
-  const auto drain = [&] { return proxy.drain(std::chrono::seconds(flags.shutdown_timeout_s)); };
+  const auto drain = [&] { return proxy.drain(drain_time(flags.shutdown_timeout_s, signal)); };
   end_server(
       drain, [&] { proxy.stop(); }, signals, signal, context.console);
   return signal == SIGINT ? 130 : 0;
@@ -132,8 +133,8 @@ void add_flags(CLI::App& command, ProxyFlags& flags) {
       ->type_name("FILE");
   command.add_flag("--disable-cache-status", flags.no_node_file, "Keep the nodes nowhere");
   command
-      .add_option("--shutdown-timeout", flags.shutdown_timeout_s, "Seconds that running requests get to end")
-      ->capture_default_str()
+      .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
+                  "Seconds that running requests get to end; default 30, after Ctrl-C 8")
       ->type_name("INT")
       ->transform(integer_in(0, 1'000'000));
   command.add_option("--log-level", flags.log_level, "CRITICAL, ERROR, WARNING, INFO or DEBUG")

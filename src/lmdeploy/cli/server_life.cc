@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <ostream>
 #include <thread>
@@ -32,6 +33,10 @@ void allow_many_files() {
 
 http::TlsFiles tls_from_environment() {
   return {environment_file("SSL_CERTFILE"), environment_file("SSL_KEYFILE")};
+}
+
+std::chrono::seconds drain_time(std::optional<int64_t> shutdown_timeout_s, int signal) {
+  return std::chrono::seconds(shutdown_timeout_s.value_or(signal == SIGINT ? 8 : 30));
 }
 
 void end_server(const std::function<bool()>& drain, const std::function<void()>& stop, StopSignals& signals,

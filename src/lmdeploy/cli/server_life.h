@@ -1,7 +1,10 @@
 // What the servers of the command line share from their start to their end.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "lmdeploy/cli/console.h"
 #include "lmdeploy/cli/stop_signals.h"
@@ -15,6 +18,10 @@ void allow_many_files();
 /// The files that SSL_CERTFILE and SSL_KEYFILE name. Throws Error(kInvalidArgument) naming the one that is
 /// not set.
 http::TlsFiles tls_from_environment();
+
+/// What running requests get when `signal` ends the server: --shutdown-timeout, or where that was not given
+/// 30 s, and 8 s after Ctrl-C, which somebody waits for.
+std::chrono::seconds drain_time(std::optional<int64_t> shutdown_timeout_s, int signal);
 
 /// Runs `drain`, which waits for running requests and says whether all have ended, then `stop`. A second
 /// signal ends the process at once, whatever the server is busy with, with the code of the first;

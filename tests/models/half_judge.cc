@@ -200,8 +200,9 @@ Tensor HalfJudge::deviations(const std::vector<int>& ids, const Tensor& want) {
 // them than at the end, where the model's logits show it. Half of the tokens asked are no near tie that
 // turned.
 double HalfJudge::router_tolerance() {
+  const auto some = static_cast<int>(std::min<int64_t>(16, spec().vocab_size));
   std::vector<double> shares;
-  for (int id = 0; id < 16; ++id) {
+  for (int id = 0; id < some; ++id) {
     const Tensor want = all_logits(*exact_model_, exact_, {id}, {1}, kv_dtype_);
     double sum_sq = 0;
     for (int64_t c = 0; c < want.dim(1); ++c) sum_sq += want.view().at(0, c) * want.view().at(0, c);
@@ -209,8 +210,9 @@ double HalfJudge::router_tolerance() {
     const double size = std::sqrt(sum_sq / static_cast<double>(want.dim(1)));
     shares.push_back(*std::ranges::min_element(off.span<double>()) / size);  // the row's: none is below it
   }
-  std::ranges::nth_element(shares, shares.begin() + 8);
-  return kDeviations * shares[8];
+  const auto middle = shares.begin() + some / 2;
+  std::ranges::nth_element(shares, middle);
+  return kDeviations * *middle;
 }
 
 HalfLogits HalfJudge::judge(const std::vector<int>& ids) {

@@ -4,14 +4,16 @@
 #include <iosfwd>
 #include <string>
 
+#include "lmdeploy/bench/proc_files.h"
+
 namespace lmdeploy {
 
 struct KernelSpeedOptions {
-  std::string filter;        // a regular expression found in the name; "": all
-  int num_threads = 0;       // 0: all CPUs that this process may use
-  int64_t memory_mib = 160;  // more than any cache holds
-  int sample_ms = 20;        // of each of the samples
-  bool list = false;         // only names
+  std::string filter;   // a regular expression found in the name; "": all
+  int num_threads = 0;  // 0: all CPUs that this process may use
+  int64_t memory_mib = mib_beyond_caches(160);
+  int sample_ms = 20;  // of each of the samples
+  bool list = false;   // only names
 };
 
 /// Prints a line for each case as soon as it is measured. Throws Error(kInvalidArgument) for a filter that is

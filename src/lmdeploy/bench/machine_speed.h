@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <iosfwd>
 
+#include "lmdeploy/bench/proc_files.h"
+
 namespace lmdeploy {
 
 struct MachineSpeedOptions {
-  int num_threads = 0;       // the most; 0: all CPUs that this process may use
-  int64_t memory_mib = 512;  // that are read, for each page size
-  int rounds = 7;            // samples of each figure
+  int num_threads = 0;                          // the most; 0: all CPUs that this process may use
+  int64_t memory_mib = mib_beyond_caches(512);  // that are read, for each page size
+  int rounds = 7;                               // samples of each figure
 };
 
 /// Prints as it measures.

@@ -11,6 +11,7 @@
 #include "lmdeploy/bench/load_timer.h"
 #include "lmdeploy/bench/machine_probe.h"
 #include "lmdeploy/bench/measure.h"
+#include "lmdeploy/bench/proc_files.h"
 #include "lmdeploy/core/dtype.h"
 #include "lmdeploy/models/step_work.h"
 
@@ -30,7 +31,7 @@ struct ModelSpeedOptions {
   std::optional<bool> rounded_activations;
   std::optional<int> quant_policy;
   int rounds = 3;
-  int64_t memory_mib = 256;  // that are read to measure the limit: more than any cache holds
+  int64_t memory_mib = mib_beyond_caches(256);  // that are read to measure the limit
 };
 
 /// Tokens a second of each round.

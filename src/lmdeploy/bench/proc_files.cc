@@ -65,6 +65,10 @@ int numa_nodes() {
   return std::max(nodes, 1);
 }
 
+int64_t mib_beyond_caches(int64_t least) {
+  return std::max<int64_t>(least, 2 * ::sysconf(_SC_LEVEL3_CACHE_SIZE) >> 20);
+}
+
 ResidentBytes resident_bytes() {
   return {1024 * proc_number("/proc/self/status", "VmRSS:").value_or(0),
           1024 * proc_number("/proc/self/status", "VmHWM:").value_or(0)};

@@ -18,6 +18,9 @@ std::string cgroup_cpu_limit();
 int allowed_cpus();
 int online_cpus();
 int numa_nodes();
+/// MiB of memory that no cache holds: `least`, or twice the largest cache where that is more. A virtual
+/// machine can be told of a cache that it shares with others.
+int64_t mib_beyond_caches(int64_t least);
 
 struct ResidentBytes {
   double now = 0, peak = 0;

@@ -48,6 +48,8 @@ struct FloatProduct {
                                   int64_t w, const float* x) {
     typename Panel::Word word[P];
     for (int p = 0; p < P; ++p) word[p] = Panel::load(panels[p], g, w);
+    if constexpr (P == 1 && !Panel::kScaled)
+      ask_for<T>(panels[0] + (g * Panel::kGroup / Panel::kWord + w) * Panel::kWordBytes);
 #pragma GCC unroll 8
     for (int j = 0; j < kColumns; ++j) {
 #pragma GCC unroll 4

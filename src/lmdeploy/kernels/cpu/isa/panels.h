@@ -21,6 +21,7 @@ LMD_INLINE void ask_for(const std::byte* at) {
 struct F32Panel {
   static constexpr int kGroup = 256;
   static constexpr int kWord = 1;  // columns of a word
+  static constexpr int kWordBytes = 64;
   static constexpr bool kScaled = false;
   static constexpr bool kHasMin = false;
   static constexpr bool kShifted = false;
@@ -34,6 +35,7 @@ struct F32Panel {
 };
 
 struct F16Panel : F32Panel {
+  static constexpr int kWordBytes = 32;
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
     return load16_f16(panel + (group * kGroup + word) * kPanelRows * 2);
   }

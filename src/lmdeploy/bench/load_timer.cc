@@ -5,8 +5,11 @@
 #include <span>
 
 #include "lmdeploy/bench/memory_reader.h"
+#include "lmdeploy/bench/text_line.h"
 #include "lmdeploy/core/allocator.h"
+#include "lmdeploy/core/error.h"
 #include "lmdeploy/core/mapped_file.h"
+#include "lmdeploy/core/system_memory.h"
 
 namespace lmdeploy {
 namespace {
@@ -51,6 +54,14 @@ double copy_bytes_seconds(double bytes) {
   return seconds;
 }
 
+void check_fits(double weight_bytes) {
+  const auto available = static_cast<double>(system_memory().available_bytes);
+  if (available > 0 && weight_bytes > available)
+    throw Error(ErrorCode::kResourceExhausted,
+                cat("the weights take ", bytes_text(weight_bytes), ", found ", bytes_text(available),
+                    " of memory available; choose a smaller --shape or --weights"));
+}
+
 double stored_bytes(const Checkpoint& checkpoint) {
   double bytes = 0;
   for (const TensorInfo& tensor : checkpoint.tensors())
@@ -78,6 +89,7 @@ void LoadTimer::time_files(const std::string& path, const Load& load) {
 
 void LoadTimer::time_random(const RandomCheckpoint& checkpoint, const Load& load) {
   figures_.bytes = stored_bytes(checkpoint);
+  check_fits(figures_.bytes);
   figures_.copy_s = copy_bytes_seconds(figures_.bytes);
   started_ = Clock::now();
   load(checkpoint);

@@ -1,9 +1,12 @@
 """LMDeploy's own helpers in Python for servers: APIClient, get_model_list, lmdeploy.serve(), lmdeploy.client()."""
 import http.server
 import inspect
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import lmdeploy
 import pytest
@@ -153,3 +156,18 @@ def test_the_server_of_serve_ends_with_the_program(alphabet_path):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
     with pytest.raises(OSError, match="refused"):
         get_model_list(f"http://127.0.0.1:{port}/v1/models")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_server_of_serve_ends_with_a_program_that_is_killed(alphabet_path, number):
+    port = free_port()
+    code = (f"import lmdeploy, time; client = lmdeploy.serve({alphabet_path!r}, server_name='127.0.0.1', "
+            f"server_port={port}, session_len=64); print('it runs', flush=True); time.sleep(60)")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as program:
+        assert any(line == "it runs\n" for line in program.stdout)
+        program.send_signal(number)
+    end = time.monotonic() + 10
+    with pytest.raises(OSError, match="refused"):
+        while time.monotonic() < end:
+            socket.create_connection(("127.0.0.1", port)).close()
+            time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import json
+import os
 import socket
 import ssl as ssl_library
 import subprocess
@@ -128,7 +129,9 @@ def start_server(model_path: str, model_name: str | None, backend: str, backend_
     for name, value in options.items():
         flags += _flag(name, value)
     _check_port(server_name, server_port)
-    process = subprocess.Popen([str(program), "serve", "api_server", model_path, *flags])
+    # The pipe ends with this program, however it ends, and the server with the pipe.
+    process = subprocess.Popen([str(program), "serve", "api_server", model_path, *flags], stdin=subprocess.PIPE,
+                               env={**os.environ, "LMDEPLOY_END_WITH_STDIN": "1"})
     atexit.register(process.terminate)
     url = f"{'https' if ssl else 'http'}://{server_name}:{server_port}"
     try:

@@ -263,7 +263,8 @@ void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
 int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }
 
 int run_server(ServerFlags& flags, const CommandContext& context) {
-  StopSignals signals;  // first of all: CUDA begins threads when it is asked for its devices
+  // First of all: CUDA begins threads when it is asked for its devices.
+  StopSignals signals(context.environment.end_with_stdin ? STDIN_FILENO : -1);
   const Console& console = context.console;
   set_log_level(chosen_log_level(flags.engine.log_level, context.environment, "WARNING"));
   complete(flags, console);
@@ -285,7 +286,7 @@ int run_server(ServerFlags& flags, const CommandContext& context) {
   while (signal == 0 && !stop_asked) {
     signal = signals.wait();
     if (signal != 0 && !loader.done())
-      _exit(128 + signal);  // nothing is lost, and loading cannot be interrupted
+      _exit(exit_code(signal));  // nothing is lost, and loading cannot be interrupted
     if (!loader.done() || announced) continue;
     loader.check();
     print_hint(flags, server.port(), console.out);

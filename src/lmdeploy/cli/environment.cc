@@ -38,6 +38,7 @@ Environment read_environment() {
   environment.log = {log_color(), variable("LMDEPLOY_LOG_FILE"), is_on("LMDEPLOY_LOG_PID")};
   environment.cuda_home = variable("CUDA_HOME").empty() ? variable("CUDA_PATH") : variable("CUDA_HOME");
   environment.library_path = split(variable("LD_LIBRARY_PATH"), ':');
+  environment.end_with_stdin = is_on("LMDEPLOY_END_WITH_STDIN");
   return environment;
 }
 

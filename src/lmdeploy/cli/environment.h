@@ -14,6 +14,7 @@ struct Environment {
   LogOptions log;                         // LMDEPLOY_LOG_FILE, LMDEPLOY_LOG_PID, NO_COLOR, FORCE_COLOR, ...
   std::string cuda_home;                  // CUDA_HOME, CUDA_PATH
   std::vector<std::string> library_path;  // LD_LIBRARY_PATH
+  bool end_with_stdin = false;            // LMDEPLOY_END_WITH_STDIN: lmdeploy.serve() holds the other end
 };
 
 Environment read_environment();

@@ -37,5 +37,18 @@ TEST(EndServer, ASecondSignalEndsOneThatHangs) {
               "cut off");
 }
 
+TEST(StopSignals, AFileThatHasEndedIsASigtermOnce) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  StopSignals signals(ends[0]);
+  signals.wake();
+  EXPECT_EQ(signals.wait(), 0);  // somebody can still write
+  close(ends[1]);
+  EXPECT_EQ(signals.wait(), SIGTERM);
+  signals.wake();
+  EXPECT_EQ(signals.wait(), 0);
+  close(ends[0]);
+}
+
 }  // namespace
 }  // namespace lmdeploy

@@ -13,7 +13,7 @@
 
 namespace lmdeploy {
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(int tied_file) : tied_fd_(tied_file) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -32,11 +32,15 @@ StopSignals::~StopSignals() {
 }
 
 int StopSignals::wait() {
-  pollfd files[2] = {{signal_fd_, POLLIN, 0}, {event_fd_, POLLIN, 0}};
-  while (::poll(files, 2, -1) < 0 && errno == EINTR) {
+  pollfd files[3] = {{signal_fd_, POLLIN, 0}, {event_fd_, POLLIN, 0}, {tied_fd_, 0, 0}};  // fd -1: ignored
+  while (::poll(files, 3, -1) < 0 && errno == EINTR) {
   }
   signalfd_siginfo info{};
   if (::read(signal_fd_, &info, sizeof(info)) == sizeof(info)) return static_cast<int>(info.ssi_signo);
+  if (files[2].revents != 0) {
+    tied_fd_ = -1;
+    return SIGTERM;
+  }
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t size = ::read(event_fd_, &count, sizeof(count));
   return 0;

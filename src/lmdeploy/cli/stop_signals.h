@@ -10,19 +10,20 @@ namespace lmdeploy {
 /// threads are: they inherit that. One at a time.
 class StopSignals {
  public:
-  StopSignals();
+  /// `tied_file`: of a pipe or socket; once nobody can write to it any more, that is a SIGTERM. -1: none.
+  explicit StopSignals(int tied_file = -1);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Waits for a signal, and gives its number, or for wake(): then 0.
+  /// Waits for a signal, and gives its number, or for wake(): then 0. A file that has ended counts once.
   int wait();
   /// Any thread.
   void wake() const;
 
  private:
   sigset_t previous_{};
-  int signal_fd_ = -1, event_fd_ = -1;
+  int signal_fd_ = -1, event_fd_ = -1, tied_fd_;
 };
 
 }  // namespace lmdeploy

@@ -349,13 +349,14 @@ def test_f74_a_second_ctrl_c_is_immediate(endless_server):
     assert time.monotonic() - begun < 2
 
 
-def test_f74_ctrl_c_while_loading(demo_model, tmp_path):
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_f74_a_signal_while_loading(demo_model, tmp_path, number, code):
     server = ApiServer(demo_model, tmp_path / "log", wait=False)
     try:
         status = server.request("POST", "/v1/completions", {"prompt": "a"})
         if status.status == 503:
             assert status.error()["code"] == "loading" and "Retry-After" in status.headers
-        assert server.stop(signal.SIGINT, seconds=5) == 130
+        assert server.stop(number, seconds=5) == code
     finally:
         server.kill()
 

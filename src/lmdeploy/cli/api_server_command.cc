@@ -260,8 +260,6 @@ void print_hint(const ServerFlags& flags, int port, std::ostream& out) {
         << flags.http.address << ":" << port << page << (color ? "\033[0m" : "") << std::endl;
 }
 
-int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }
-
 int run_server(ServerFlags& flags, const CommandContext& context) {
   // First of all: CUDA begins threads when it is asked for its devices.
   StopSignals signals(context.environment.end_with_stdin ? STDIN_FILENO : -1);

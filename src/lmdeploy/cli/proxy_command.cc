@@ -108,7 +108,7 @@ int run_proxy(ProxyFlags& flags, const CommandContext& context) {
   const auto drain = [&] { return proxy.drain(drain_time(flags.shutdown_timeout_s, signal)); };
   end_server(
       drain, [&] { proxy.stop(); }, signals, signal, context.console);
-  return signal == SIGINT ? 130 : 0;
+  return exit_code(signal);
 }
 
 void add_flags(CLI::App& command, ProxyFlags& flags) {

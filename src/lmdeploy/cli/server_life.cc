@@ -39,6 +39,8 @@ std::chrono::seconds drain_time(std::optional<int64_t> shutdown_timeout_s, int s
   return std::chrono::seconds(shutdown_timeout_s.value_or(signal == SIGINT ? 8 : 30));
 }
 
+int exit_code(int signal) { return signal == SIGINT ? 130 : 0; }
+
 void end_server(const std::function<bool()>& drain, const std::function<void()>& stop, StopSignals& signals,
                 int first_signal, const Console& console) {
   std::atomic<bool> ended = false;

@@ -23,6 +23,9 @@ http::TlsFiles tls_from_environment();
 /// 30 s, and 8 s after Ctrl-C, which somebody waits for.
 std::chrono::seconds drain_time(std::optional<int64_t> shutdown_timeout_s, int signal);
 
+/// Of a server that a signal ended, or something else (0): 130 after Ctrl-C.
+int exit_code(int signal);
+
 /// Runs `drain`, which waits for running requests and says whether all have ended, then `stop`. A second
 /// signal ends the process at once, whatever the server is busy with, with the code of the first;
 /// `first_signal` 0: there was none.

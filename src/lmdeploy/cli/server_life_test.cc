@@ -50,5 +50,18 @@ TEST(StopSignals, AFileThatHasEndedIsASigtermOnce) {
   close(ends[0]);
 }
 
+// lmdeploy.serve()'s program sends SIGTERM and ends: what runs has its time nevertheless.
+TEST(StopSignals, AFileThatEndsAfterASignalIsNoSecondOne) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  StopSignals signals(ends[0]);
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(signals.wait(), SIGTERM);
+  close(ends[1]);
+  signals.wake();
+  EXPECT_EQ(signals.wait(), 0);
+  close(ends[0]);
+}
+
 }  // namespace
 }  // namespace lmdeploy

@@ -36,10 +36,10 @@ int StopSignals::wait() {
   while (::poll(files, 3, -1) < 0 && errno == EINTR) {
   }
   signalfd_siginfo info{};
-  if (::read(signal_fd_, &info, sizeof(info)) == sizeof(info)) return static_cast<int>(info.ssi_signo);
-  if (files[2].revents != 0) {
-    tied_fd_ = -1;
-    return SIGTERM;
+  const bool has_signal = ::read(signal_fd_, &info, sizeof(info)) == sizeof(info);
+  if (has_signal || files[2].revents != 0) {
+    tied_fd_ = -1;  // who sends a signal and then ends has not sent two
+    return has_signal ? static_cast<int>(info.ssi_signo) : SIGTERM;
   }
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t size = ::read(event_fd_, &count, sizeof(count));

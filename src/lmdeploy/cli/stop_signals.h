@@ -10,13 +10,14 @@ namespace lmdeploy {
 /// threads are: they inherit that. One at a time.
 class StopSignals {
  public:
-  /// `tied_file`: of a pipe or socket; once nobody can write to it any more, that is a SIGTERM. -1: none.
+  /// `tied_file`: of a pipe or socket; once nobody can write to it any more, that is a SIGTERM, unless a
+  /// signal has come before. -1: none.
   explicit StopSignals(int tied_file = -1);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Waits for a signal, and gives its number, or for wake(): then 0. A file that has ended counts once.
+  /// Waits for a signal, and gives its number, or for wake(): then 0.
   int wait();
   /// Any thread.
   void wake() const;

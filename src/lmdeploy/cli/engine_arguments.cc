@@ -49,8 +49,7 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
       ->transform(integer_in(0, kMaxInt));
   add("--rounded-activations", config.rounded_activations,
       "On the CPU, multiply quantised weights in bytes, and bf16 in bf16 where that is faster: by default "
-      "for "
-      "quantised models and from 10^9 weights on, but with --dtype float32 never")
+      "for quantised models and from 10^9 weights on, but with --dtype float32 never")
       ->type_name("BOOL")
       ->check(CLI::IsMember({"true", "false"}));
   command

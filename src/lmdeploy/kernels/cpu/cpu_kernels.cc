@@ -41,14 +41,8 @@ bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 4 & 1) != 0;
 }
 
-/// Intel's processors multiply pairs of bf16 at half the rate of f32, AMD's at twice (docs/cpu_log.md).
-bool pays(CpuIsa isa) { return isa != CpuIsa::kAvx512BF16 || __builtin_cpu_is("intel") == 0; }
-
-}  // namespace
-#else
-namespace {
-
-bool pays(CpuIsa) { return true; }
+/// Emerald Rapids multiplies pairs of bf16 at half the rate of f32, Zen 4 at twice (docs/cpu_log.md).
+bool multiplies_bf16_fast() { return __builtin_cpu_is("intel") == 0; }
 
 }  // namespace
 #endif
@@ -78,9 +72,11 @@ bool cpu_isa_available(CpuIsa isa) {
 }
 
 CpuIsa best_cpu_isa() {
-  for (const CpuIsa isa :
-       {CpuIsa::kAvx512BF16, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512, CpuIsa::kAvx2Vnni, CpuIsa::kAvx2}) {
-    if (cpu_isa_available(isa) && pays(isa)) return isa;
+#if defined(__x86_64__)
+  if (cpu_isa_available(CpuIsa::kAvx512BF16) && multiplies_bf16_fast()) return CpuIsa::kAvx512BF16;
+#endif
+  for (const CpuIsa isa : {CpuIsa::kAvx512Vnni, CpuIsa::kAvx512, CpuIsa::kAvx2Vnni, CpuIsa::kAvx2}) {
+    if (cpu_isa_available(isa)) return isa;
   }
   return CpuIsa::kPortable;
 }

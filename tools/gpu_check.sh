@@ -24,8 +24,8 @@ for program in "$folder"/*_test; do
   count() { cat "$out"/* | grep -c "$1"; }
   # A shard that ends without its last line has crashed or run out of time.
   crashed=$((shards + 1 - $(count '^\[==========\].*ran\.')))
-  bad=$(cat "$out"/* | grep '^\[  FAILED  \].*(' | wc -l)
-  line="$(count '^\[       OK \]') passed, $(cat "$out"/* | grep '^\[  SKIPPED \].*(' | wc -l) skipped, $bad failed"
+  bad=$(count '^\[  FAILED  \].* ms)$')
+  line="$(count '^\[       OK \]') passed, $(count '^\[  SKIPPED \].* ms)$') skipped, $bad failed"
   [ "$crashed" -eq 0 ] || line="$line, $crashed of $((shards + 1)) shards did not end"
   if [ "$bad" -eq 0 ] && [ "$crashed" -eq 0 ]; then
     echo "$(basename "$program"): ok, $line"

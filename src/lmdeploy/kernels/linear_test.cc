@@ -354,7 +354,12 @@ constexpr LinearCase kInt8Cases[] = {{1, 1, 1},
                                      {9, 16, 1, false, Fill::kEqual},
                                      {13, 48, 2},
                                      {31, 150, 1},
-                                     {131, 20, 1, true}};
+                                     {131, 20, 1, true},
+                                     // Threads with more panels than a tile of so many tokens takes at once.
+                                     {4, 570, 2},
+                                     {5, 950, 1, true},
+                                     {8, 760, 2, false, Fill::kOrdinary, 3},
+                                     {24, 570, 1}};
 constexpr std::array kInt8Kinds = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                                    DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 

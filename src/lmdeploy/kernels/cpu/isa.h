@@ -71,10 +71,10 @@ struct PackedTokens {
   float* x;          // [tokens * cols], or nullptr
   float* shifted_x;  // the same for kinds with shifted columns, or nullptr
   float* sums;       // [tokens * (cols / kSumGroup)], tiles of [group][T], or nullptr
-  // For linear_int8, all or none: x(t, k) is about q_scales(t, k / kSumGroup) * q(t, k), and `sums` are those
-  // of the rounded values.
+  // For linear_int8, all or none: x(t, k) is about scale(t, k / kSumGroup) * q(t, k), and `sums` are 2^-23 of
+  // those of the rounded values.
   int8_t* q;  // [tokens * cols], tiles of [word][T][4]: words of 8 columns' even ones, then of the odd ones
-  float* q_scales;  // as sums
+  float* q_scales;  // [2 * tokens * (cols / kSumGroup)], tiles of [group][2][T]: scales, -1.5 times them
   int32_t* q_sums;  // [tokens * (cols / 16)], tiles of [16 columns][T]: sums of q
   uint32_t* pairs;  // for linear_bf16: x as bf16, [(cols + 1) / 2][T] pairs of columns; or nullptr
   int64_t tokens;

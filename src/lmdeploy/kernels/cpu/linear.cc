@@ -28,7 +28,7 @@ PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count,
           .shifted_x = at(all.shifted_x, first * all.cols),
           .sums = at(all.sums, groups),
           .q = at(all.q, first * all.cols),
-          .q_scales = at(all.q_scales, groups),
+          .q_scales = at(all.q_scales, 2 * groups),
           .q_sums = at(all.q_sums, 2 * groups),
           .pairs = at(all.pairs, first * all.num_pairs()),
           .tokens = count,
@@ -93,7 +93,7 @@ PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t c
   const int64_t size = tokens * cols;
   const int64_t groups = tokens * (cols / kSumGroup);
   const int64_t num_pairs = tokens * ((cols + 1) / 2);
-  float* next = shared_scratch_.floats(2 * size + size / 4 + 4 * groups + num_pairs);
+  float* next = shared_scratch_.floats(2 * size + size / 4 + 5 * groups + num_pairs);
   const auto take = [&next](bool wanted, int64_t words) {
     float* const taken = wanted ? next : nullptr;
     if (wanted) next += words;
@@ -103,7 +103,7 @@ PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t c
           .shifted_x = take(forms.shifted, size),
           .sums = take(forms.sums, groups),
           .q = reinterpret_cast<int8_t*>(take(forms.int8, size / 4)),
-          .q_scales = take(forms.int8, groups),
+          .q_scales = take(forms.int8, 2 * groups),
           .q_sums = reinterpret_cast<int32_t*>(take(forms.int8, 2 * groups)),
           .pairs = reinterpret_cast<uint32_t*>(take(forms.bf16, num_pairs)),
           .tokens = tokens,

@@ -23,10 +23,10 @@ LMD_INLINE VecI add_dot(VecI run, VecI w, VecI x) {
   return (VecI)_mm256_dpbusd_avx_epi32((__m256i)run, (__m256i)w, (__m256i)x);
 #endif
 }
+LMD_INLINE VecI finish_run(VecI run) { return run; }
+/// Whether add_dot adds to sums of 32 bits: a run needs no end.
 template <bool kSigned>
-LMD_INLINE VecI finish_run(VecI run) {
-  return run;
-}
+constexpr bool kRunIsSum = true;
 
 /// Steps of four columns that one run may sum.
 template <class Panel>
@@ -68,10 +68,9 @@ LMD_INLINE VecI add_dot(VecI run, VecI w, VecI x) {
   typedef int16_t Vec16 __attribute__((vector_size(4 * kLanes)));
   return (VecI)((Vec16)run + (Vec16)multiply_pairs(w, x));
 }
+LMD_INLINE VecI finish_run(VecI run) { return add_pairs(run); }
 template <bool kSigned>
-LMD_INLINE VecI finish_run(VecI run) {
-  return kSigned ? run : add_pairs(run);
-}
+constexpr bool kRunIsSum = kSigned;
 
 template <class Panel>
 constexpr int kRunSteps = 32767 / (2 * 127 * Panel::kMaxInteger) < 8 ? 32767 / (2 * 127 * Panel::kMaxInteger)
@@ -86,6 +85,9 @@ LMD_INLINE void keep_order(VecI& sum) {
   __asm__ volatile("" : "+x"(sum));
 #endif
 }
+
+/// A total that shares no register with sums: what GCC 12 would spill instead are the sums of the inner loop.
+LMD_INLINE void keep_in_memory(VecF& total) { __asm__ volatile("" : "+m"(total)); }
 
 LMD_INLINE VecI splat_bytes(const int8_t* four) {
   int32_t word;

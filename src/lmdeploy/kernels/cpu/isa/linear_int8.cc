@@ -1,7 +1,11 @@
 // Linear with the tokens rounded to signed bytes, one scale for 32 columns of a token (PackedTokens): integer
 // products, exact sums of a scale group, then
-//   total += (scale * token scale) * group_sum,  total += min * sum of the group's rounded x
+//   total += scale * (group_sum * token scale),  total += min * sum of the group's rounded x
 // group after group, for any number of tokens.
+//
+// Sums are never converted to f32: a sum begins at the bits of 1.5f, where it counts units of 2^-23, and
+//   f32(sum) * token scale - 1.5 * token scale
+// is one multiply-add that rounds once, as the second product is exact. So totals are 2^-23 of the result.
 #include "lmdeploy/kernels/cpu/isa/dot.h"
 #include "lmdeploy/kernels/cpu/isa/functions.h"
 #include "lmdeploy/kernels/cpu/isa/linear_loops.h"
@@ -10,18 +14,24 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
+constexpr int32_t kSumStart = 0x3fc00000;  // 1.5f: sums below 2^22 stay in [1, 2)
+
 /// The way of linear_loops.h in bytes.
 template <class Panel>
 struct Int8Product {
-  /// Asked for ahead, its bytes come in time (QuantPanel::prefetch). With two vectors to a row the sums of
-  /// one panel leave too little to do meanwhile.
-  static constexpr bool kOnePanel = kVecs == 1;
+  /// Sums for a whole file of registers: totals are in memory then, which costs a load and a store a group.
+  /// Fewer than 3 tokens leave too little to do while bytes come from memory. Without VNNI runs take
+  /// registers of their own.
+  static constexpr int panels_at_once(int tokens) {
+    constexpr int kSums = 24;
+    if (kVecs > 1) return plain_panels_at_once(tokens);
+    return kSignedBytes || tokens < 3 ? 1 : tokens < 5 ? 2 : kSums / tokens;
+  }
 
   static constexpr int kGroup = Panel::kGroup;
   static constexpr bool kSigned = Panel::kSigned && kSignedBytes;
-  /// What the bytes have too much.
+  /// What the bytes have too much; sums begin at what it adds, taken off.
   static constexpr int kBias = kSignedBytes ? Panel::kIntegerBias : Panel::kSigned ? 128 : Panel::kStoredBias;
-  /// Where runs begin at what the bias adds, no min has to take it off.
   static constexpr bool kHasMin = kSignedBytes ? Panel::kHasMin : Panel::kHasOwnMin;
 
   struct Sums {
@@ -38,13 +48,15 @@ struct Int8Product {
 
     LMD_INLINE Group(const PackedTokens& tokens, int64_t first_token, int64_t g)
         : q(tokens.q + first_token * tokens.cols + g * kGroup * T) {
-      const int64_t groups = tokens.cols / kSumGroup;
-      const int64_t at = first_token * groups + g * kGroup / kSumGroup * T;
-      scales = tokens.q_scales + at;
-      sums = tokens.sums + at;
-      q_sums = tokens.q_sums + 2 * first_token * groups + g * kGroup / 16 * T;
+      const int64_t groups = first_token * (tokens.cols / kSumGroup);
+      const int64_t at = g * kGroup / kSumGroup * T;
+      scales = tokens.q_scales + 2 * (groups + at);
+      sums = tokens.sums + groups + at;
+      q_sums = tokens.q_sums + 2 * groups + g * kGroup / 16 * T;
     }
     LMD_INLINE int32_t q_sum(int t) const { return kGroup == 16 ? q_sums[t] : q_sums[t] + q_sums[T + t]; }
+    LMD_INLINE VecF scale(int t) const { return splat(scales[t]); }
+    LMD_INLINE VecF offset(int t) const { return splat(scales[T + t]); }
   };
 
   /// Vector i of the even or odd columns of a word, unsigned where products want that.
@@ -53,77 +65,104 @@ struct Int8Product {
     return Panel::kSigned && !kSignedBytes ? stored ^ static_cast<int32_t>(0x80808080u) : stored;
   }
 
-  /// Whether a run begins at what the bias adds, taken off; else add_group() takes it off: runs are of 16
-  /// bits.
-  static constexpr bool kBiasFirst = kBias != 0 && !kSignedBytes;
-
-  /// sums[t] = sum over the columns of group g, of which the panel's words are read, for each token of a
-  /// tile.
-  template <int T>
-  static LMD_INLINE void group_sums(Sums (&sums)[T], const Group<T>& group, const std::byte* panel,
-                                    int64_t g) {
-    constexpr int kWords = kGroup / 8;
-    constexpr int kRun = kSigned ? kWords : (kRunSteps<Panel> / 2 < kWords ? kRunSteps<Panel> / 2 : kWords);
-    static_assert(kWords % kRun == 0);
-    for (int first = 0; first < kWords; first += kRun) {
-      Sums run[T] = {};
-      if (kBiasFirst && first == 0)
-        for (int t = 0; t < T; ++t)
-          for (int i = 0; i < kVecs; ++i) run[t].v[i] = -kBias * group.q_sum(t) - VecI{};
+  /// sums[p][t] += the products of words [first, end) of group g.
+  template <int P, int T>
+  static LMD_INLINE void add_words(Sums (&sums)[P][T], const Group<T>& group,
+                                   const std::byte* const (&panels)[P], int64_t g, int first, int end) {
 #pragma GCC unroll 1  // unrolled, GCC 12 multiplies far ahead and spills
-      for (int w = first; w < first + kRun; ++w) {
-        const typename Panel::Word word = Panel::load(panel, g, w);
+    for (int w = first; w < end; ++w) {
+      typename Panel::Word word[P];
+      for (int p = 0; p < P; ++p) word[p] = Panel::load(panels[p], g, w);
 #pragma GCC unroll 2
-        for (int half = 0; half < 2; ++half) {
-          VecI v[kVecs];
-          for (int i = 0; i < kVecs; ++i) v[i] = bytes(word, i, half);
+      for (int half = 0; half < 2; ++half) {
+        Sums v[P];
+        for (int p = 0; p < P; ++p)
+          for (int i = 0; i < kVecs; ++i) v[p].v[i] = bytes(word[p], i, half);
 #pragma GCC unroll 12
-          for (int t = 0; t < T; ++t) {
-            const VecI x = splat_bytes(group.q + ((2 * w + half) * T + t) * 4);
+        for (int t = 0; t < T; ++t) {
+          const VecI x = splat_bytes(group.q + ((2 * w + half) * T + t) * 4);
+#pragma GCC unroll 8
+          for (int p = 0; p < P; ++p) {
             for (int i = 0; i < kVecs; ++i) {
-              run[t].v[i] = add_dot<kSigned>(run[t].v[i], v[i], x);
-              keep_order(run[t].v[i]);
+              sums[p][t].v[i] = add_dot<kSigned>(sums[p][t].v[i], v[p].v[i], x);
+              keep_order(sums[p][t].v[i]);
             }
           }
         }
       }
-#pragma GCC unroll 12
-      for (int t = 0; t < T; ++t)
-        for (int i = 0; i < kVecs; ++i) sums[t].v[i] += finish_run<kSigned>(run[t].v[i]);
     }
   }
 
-  template <int T>
-  static LMD_INLINE void add_group(Row16& total, const Sums& sums, const Row16& scale, const Row16& min,
-                                   const Group<T>& group, int t) {
-    const VecF token_scale = splat(group.scales[t]);
-    for (int i = 0; i < kVecs; ++i) {
-      VecI whole = sums.v[i];
-      if constexpr (kBias != 0 && !kBiasFirst) whole -= kBias * group.q_sum(t);
-      total.v[i] = fma(scale.v[i] * token_scale, to_f32(whole), total.v[i]);
-      if constexpr (kHasMin) total.v[i] = fma(min.v[i], splat(group.sums[t]), total.v[i]);
+  /// sums[p][t] = the bits of 1.5f + the sum over the columns of group g.
+  template <int P, int T>
+  static LMD_INLINE void group_sums(Sums (&sums)[P][T], const Group<T>& group,
+                                    const std::byte* const (&panels)[P], int64_t g) {
+    constexpr int kWords = kGroup / 8;
+#pragma GCC unroll 12
+    for (int t = 0; t < T; ++t) {
+      const VecI start = kSumStart - (kBias == 0 ? 0 : kBias * group.q_sum(t)) - VecI{};
+      for (int p = 0; p < P; ++p)
+        for (int i = 0; i < kVecs; ++i) sums[p][t].v[i] = start;
+    }
+    if constexpr (kRunIsSum<kSigned>) {
+      add_words<P, T>(sums, group, panels, g, 0, kWords);
+    } else {
+      constexpr int kRun = kRunSteps<Panel> / 2 < kWords ? kRunSteps<Panel> / 2 : kWords;
+      static_assert(kWords % kRun == 0);
+      for (int first = 0; first < kWords; first += kRun) {
+        Sums run[P][T] = {};
+        add_words<P, T>(run, group, panels, g, first, first + kRun);
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 12
+          for (int t = 0; t < T; ++t)
+            for (int i = 0; i < kVecs; ++i) sums[p][t].v[i] += finish_run(run[p][t].v[i]);
+      }
+    }
+  }
+
+  /// The end of group g of all panels and tokens.
+  template <int P, int T>
+  static LMD_INLINE void add_group(Row16 (&totals)[P][T], const Sums (&sums)[P][T], const Group<T>& group,
+                                   const std::byte* const (&panels)[P], int64_t g) {
+    constexpr bool kInMemory = kVecs == 1 && P * T > kTokenTile;
+    Row16 scale[P], min[P];
+    for (int p = 0; p < P; ++p) {
+      if constexpr (kHasMin) min[p] = Panel::min(panels[p], g);
+      scale[p] = Panel::scale(panels[p], g);
+    }
+#pragma GCC unroll 12
+    for (int t = 0; t < T; ++t) {
+      const VecF token_scale = group.scale(t), offset = group.offset(t);
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        for (int i = 0; i < kVecs; ++i) {
+          VecF& total = totals[p][t].v[i];
+          if constexpr (kInMemory) keep_in_memory(total);
+          const VecF sum = fma(bit_cast_to<VecF>(sums[p][t].v[i]), token_scale, offset);
+          VecF next = fma(scale[p].v[i], sum, total);
+          if constexpr (kHasMin) next = fma(min[p].v[i], splat(group.sums[t]), next);
+          total = next;
+          if constexpr (kInMemory) keep_in_memory(total);
+        }
+      }
     }
   }
 
   template <int P, int T>
   static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
     const int64_t num_groups = r.tokens.cols / kGroup;
+    const std::byte* panels[P];
+    for (int p = 0; p < P; ++p) panels[p] = r.panels + (first_panel + p) * r.panel_bytes;
     Row16 totals[P][T] = {};
     for (int64_t g = 0; g < num_groups; ++g) {
       const Group<T> group(r.tokens, first_token, g);
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        const std::byte* panel = r.panels + (first_panel + p) * r.panel_bytes;
-        Panel::template prefetch<P, T>(panel, g);
-        Sums sums[T] = {};
-        group_sums<T>(sums, group, panel, g);
-        Row16 min{};
-        if constexpr (kHasMin) min = Panel::min(panel, g);
-        const Row16 scale = Panel::scale(panel, g);
-#pragma GCC unroll 12
-        for (int t = 0; t < T; ++t) add_group<T>(totals[p][t], sums[t], scale, min, group, t);
-      }
+      for (int p = 0; p < P; ++p) Panel::template prefetch<kVecs == 1 ? 1 : P, T>(panels[p], g);
+      Sums sums[P][T];
+      group_sums<P, T>(sums, group, panels, g);
+      add_group<P, T>(totals, sums, group, panels, g);
     }
+    for (int p = 0; p < P; ++p)
+      for (int t = 0; t < T; ++t) totals[p][t] = totals[p][t] * 0x1p23f;
     write_totals(r, first_panel, first_token, totals);
   }
 };

@@ -1,6 +1,6 @@
 // The loops around a way of multiplying, a struct Product:
 //   stream<P, T>(range, panel, token)               P panels times a tile of T tokens, decoded in registers
-//   kOnePanel                                       P is always 1
+//   panels_at_once(tokens)                          P
 // Each tile of tokens decodes the panels anew, out of the cache: on all instruction sets that takes less time
 // than a block that is decoded once and stored.
 #pragma once
@@ -44,11 +44,9 @@ LMD_INLINE void write_totals(const LinearRange& r, int64_t first_panel, int64_t 
 }
 
 /// Panels side by side: enough that the additions of different sums hide each other's latency.
-template <class Product, int T>
-constexpr int panels_at_once() {
-  if (Product::kOnePanel) return 1;
-  const int vectors = T == 1 ? 4 : 8;  // of sums; more spill
-  return vectors < kVecs * T ? 1 : vectors / (kVecs * T);
+constexpr int plain_panels_at_once(int tokens) {
+  const int vectors = tokens == 1 ? 4 : 8;  // of sums; more spill
+  return vectors < kVecs * tokens ? 1 : vectors / (kVecs * tokens);
 }
 
 /// Product::stream for T = `tile_tokens`, which is in [1, kMax]: up to panels_at_once, returns how many.
@@ -59,7 +57,7 @@ LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int
     if (tile_tokens != kMax)
       return stream_tile_of<Product, kMax - 1>(tile_tokens, r, panel, end_panel, first_token);
   }
-  constexpr int kAtOnce = panels_at_once<Product, kMax>();
+  constexpr int kAtOnce = Product::panels_at_once(kMax);
   if (end_panel - panel < kAtOnce) {
     Product::template stream<1, kMax>(r, panel, first_token);
     return 1;
@@ -83,13 +81,15 @@ void multiply_tiles(const LinearRange& r, int64_t first_panel, int64_t end_panel
 
 template <class Product>
 void linear_range(const LinearRange& r) {
-  constexpr int64_t kTogether = 4;  // panels: a multiple of panels_at_once
-  constexpr int64_t kChunk = 128;   // tokens: what the cache holds of them
+  // Panels that all tiles of a chunk are multiplied with: a multiple of panels_at_once where tiles are
+  // several.
+  const int64_t together = r.tokens.num_tiles == 1 ? r.num_panels : 6;
+  constexpr int64_t kChunk = 128;  // tokens: what the cache holds of them
   constexpr int64_t kTiles = (kChunk + kTokenTile - 1) / kTokenTile;
   for (int64_t tile = 0; tile < r.tokens.num_tiles; tile += kTiles) {
     const int64_t end_tile = r.tokens.num_tiles - tile < kTiles ? r.tokens.num_tiles : tile + kTiles;
-    for (int64_t panel = 0; panel < r.num_panels; panel += kTogether) {
-      const int64_t end_panel = r.num_panels - panel < kTogether ? r.num_panels : panel + kTogether;
+    for (int64_t panel = 0; panel < r.num_panels; panel += together) {
+      const int64_t end_panel = r.num_panels - panel < together ? r.num_panels : panel + together;
       multiply_tiles<Product>(r, panel, end_panel, tile, end_tile);
     }
   }

@@ -49,10 +49,18 @@ LMD_INLINE Bytes words_of(Bytes columns) {
   return __builtin_shuffle(columns, order);
 }
 
+/// Without its last two bits, so that 1.5 times it is exact.
+LMD_INLINE float short_scale(float scale) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &scale, sizeof(bits));
+  return bit_cast_to<float>(bits & ~3u);
+}
+
 /// One group: its words go to dst, step bytes apart. Returns the scale.
 LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int64_t sum_step,
                                 const float* x) {
-  constexpr float kLeast = 0x1p-100f;  // below it the inverse could overflow; such groups count as 0
+  constexpr float kLeast =
+      0x1p-80f;  // below it 2^-23 of a product could be subnormal; such groups count as 0
   const float magnitude = group_magnitude(x);
   const VecF inverse = splat(magnitude >= kLeast ? 127 / magnitude : 0.0f);
   int8_t q[kSumGroup];
@@ -67,7 +75,7 @@ LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int
   }
   for (int i = 0; i < kSumGroup; i += kByteColumns) store_as(q + i, words_of(load_as<Bytes>(q + i)));
   for (int word = 0; word < kSumGroup / 4; ++word) __builtin_memcpy(dst + word * step, q + word * 4, 4);
-  return magnitude < kLeast ? 0 : magnitude / 127;
+  return magnitude < kLeast ? 0 : short_scale(magnitude / 127);
 }
 
 /// A tile of `size` tokens whose first element is `begin` in each form, group after group: what is written
@@ -75,7 +83,7 @@ LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int
 void pack_int8(const PackedTokens& packed, int64_t begin, int64_t size, const float* x, int64_t stride) {
   const int64_t num_groups = packed.cols / kSumGroup;
   std::byte* q = reinterpret_cast<std::byte*>(packed.q + begin * packed.cols);
-  float* scales = packed.q_scales + begin * num_groups;
+  float* scales = packed.q_scales + 2 * begin * num_groups;
   float* sums = packed.sums + begin * num_groups;
   int32_t* q_sums = packed.q_sums + begin * num_groups * 2;
   for (int64_t g = 0; g < num_groups; ++g) {
@@ -83,8 +91,9 @@ void pack_int8(const PackedTokens& packed, int64_t begin, int64_t size, const fl
       int32_t* q_sum = q_sums + 2 * g * size + t;
       const float scale = quantize_group(q + g * kSumGroup * size + t * 4, 4 * size, q_sum, size,
                                          x + t * stride + g * kSumGroup);
-      scales[g * size + t] = scale;
-      sums[g * size + t] = scale * static_cast<float>(q_sum[0] + q_sum[size]);
+      scales[2 * g * size + t] = scale;
+      scales[(2 * g + 1) * size + t] = -1.5f * scale;
+      sums[g * size + t] = 0x1p-23f * scale * static_cast<float>(q_sum[0] + q_sum[size]);
     }
   }
 }

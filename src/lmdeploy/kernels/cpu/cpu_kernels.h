@@ -132,6 +132,8 @@ class CpuKernels final : public Kernels {
   PackedTokens plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const;
   /// Tiles of rows of `cols` elements whose packing is worth waking a thread.
   int64_t pack_grain(int64_t cols) const;
+  /// The number of panels that a thread's piece of a linear() is a multiple of.
+  int64_t piece_panels(int64_t num_panels, int64_t tokens) const;
   /// Panels [begin, end) of a weight times packed tokens; `out` and `bias` are those of the weight's row 0.
   void run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
                   const float* bias, float* out, int64_t out_stride) const;

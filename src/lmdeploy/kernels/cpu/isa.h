@@ -84,6 +84,9 @@ struct PackedTokens {
   int64_t num_pairs() const { return (cols + 1) / 2; }
 };
 
+/// A multiple of the panels that most tiles of tokens are multiplied with side by side.
+constexpr int64_t kPanelsTogether = 6;
+
 /// One range of panels of one part of a weight.
 struct LinearRange {
   Kind kind;

@@ -48,6 +48,12 @@ int64_t CpuKernels::pack_grain(int64_t cols) const {
   return kPackElements / (cols * ops_.token_tile) + 1;
 }
 
+// Few tokens take one panel at a time, and few panels leave threads without work.
+int64_t CpuKernels::piece_panels(int64_t num_panels, int64_t tokens) const {
+  const int64_t enough = 3 * kPanelsTogether * threads_->num_threads();
+  return tokens > 2 && num_panels >= enough ? kPanelsTogether : 1;
+}
+
 void CpuKernels::do_embedding(TensorView out, ConstTensorView ids, const PackedWeight& table) const {
   const CpuWeight& weight = cpu_weight("embedding", table);
   checks::index_values("embedding", "ids", ids, table.rows());
@@ -135,9 +141,10 @@ void CpuKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight
   for_pieces(packed.num_tiles, pack_grain(x.cols()), [&](int, int64_t begin, int64_t end) {
     ops_.pack_tokens(packed, x.row<float>(0), row_floats(x), begin, end);
   });
-  for_pieces(w.num_panels(), 1, [&](int, int64_t begin, int64_t end) {
-    run_panels(w, begin, end, packed, bias ? bias->row<float>(0) : nullptr, out.row<float>(0),
-               row_floats(out));
+  const int64_t unit = piece_panels(w.num_panels(), x.rows());
+  for_pieces((w.num_panels() + unit - 1) / unit, 1, [&](int, int64_t begin, int64_t end) {
+    run_panels(w, begin * unit, std::min(end * unit, w.num_panels()), packed,
+               bias ? bias->row<float>(0) : nullptr, out.row<float>(0), row_floats(out));
   });
 }
 

@@ -63,7 +63,7 @@ struct FloatProduct {
 
   /// P panels times the tile of T tokens that begins at `first_token`, decoded in registers.
   template <int P, int T>
-  static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
+  static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token, Ahead&) {
     const std::byte* panels[P];
     for (int p = 0; p < P; ++p) panels[p] = r.panels + (first_panel + p) * r.panel_bytes;
     const int64_t cols = r.tokens.cols;

@@ -23,7 +23,7 @@ struct BF16Product {
   static constexpr int panels_at_once(int tokens) { return plain_panels_at_once(tokens); }
 
   template <int P, int T>
-  static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
+  static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token, Ahead&) {
     constexpr int64_t kBlockPairs = kColumnBlock / 2;
     const std::byte* panels[P];
     for (int p = 0; p < P; ++p) panels[p] = r.panels + (first_panel + p) * r.panel_bytes;

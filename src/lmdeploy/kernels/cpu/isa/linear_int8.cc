@@ -19,13 +19,12 @@ constexpr int32_t kSumStart = 0x3fc00000;  // 1.5f: sums below 2^22 stay in [1, 
 /// The way of linear_loops.h in bytes.
 template <class Panel>
 struct Int8Product {
-  /// Sums for a whole file of registers: totals are in memory then, which costs a load and a store a group.
-  /// Fewer than 3 tokens leave too little to do while bytes come from memory. Without VNNI runs take
-  /// registers of their own.
+  /// 15 to 24 sums: totals are in memory then, which costs a load and a store a group. Fewer than 3 tokens
+  /// leave too little to do while bytes come from memory. Without VNNI runs take registers of their own.
   static constexpr int panels_at_once(int tokens) {
-    constexpr int kSums = 24;
     if (kVecs > 1) return plain_panels_at_once(tokens);
-    return kSignedBytes || tokens < 3 ? 1 : tokens < 5 ? 2 : kSums / tokens;
+    if (kSignedBytes || tokens < 3) return 1;
+    return tokens < 5 || tokens > 8 ? 2 : 3;
   }
 
   static constexpr int kGroup = Panel::kGroup;
@@ -148,15 +147,50 @@ struct Int8Product {
     }
   }
 
+  /// What P panels side by side ask for of their own bytes. Behind the end of a panel comes the one P panels
+  /// further on: those between are being read.
   template <int P, int T>
-  static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token) {
+  class Near {
+   public:
+    explicit LMD_INLINE Near(int64_t panel_bytes) : panel_bytes_(panel_bytes) {
+      const int64_t ends = kAskAhead<T> / panel_bytes;
+      skipped_ = ends * (P - 1) * panel_bytes;
+      left_ = (ends + 1) * panel_bytes - kAskAhead<T>;
+    }
+    LMD_INLINE void ask(const std::byte* const (&panels)[P], int64_t g) {
+      if constexpr (kVecs > 1) {
+        for (int p = 0; p < P; ++p) Panel::template prefetch<P, T>(panels[p], g);
+      } else {
+        for (int p = 0; p < P; ++p)
+          for (int64_t i = 0; i < Panel::kShare; i += 64)
+            ask_for<T>(panels[p] + skipped_ + g * Panel::kShare + i);
+        left_ -= Panel::kShare;
+        if (left_ <= 0) {
+          left_ += panel_bytes_;
+          skipped_ += (P - 1) * panel_bytes_;
+        }
+      }
+    }
+
+   private:
+    int64_t panel_bytes_, skipped_, left_;
+  };
+
+  template <int P, int T>
+  static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token, Ahead& ahead) {
     const int64_t num_groups = r.tokens.cols / kGroup;
     const std::byte* panels[P];
     for (int p = 0; p < P; ++p) panels[p] = r.panels + (first_panel + p) * r.panel_bytes;
+    Near<P, T> near(r.panel_bytes);
+    const int64_t ahead_bytes = (ahead.end - ahead.next) / num_groups + 1;
     Row16 totals[P][T] = {};
     for (int64_t g = 0; g < num_groups; ++g) {
       const Group<T> group(r.tokens, first_token, g);
-      for (int p = 0; p < P; ++p) Panel::template prefetch<kVecs == 1 ? 1 : P, T>(panels[p], g);
+      if (ahead.next == nullptr) {
+        near.ask(panels, g);
+      } else {
+        ahead.ask(ahead_bytes);
+      }
       Sums sums[P][T];
       group_sums<P, T>(sums, group, panels, g);
       add_group<P, T>(totals, sums, group, panels, g);

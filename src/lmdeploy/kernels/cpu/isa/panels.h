@@ -9,12 +9,15 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
-/// Asks for what lies further on in a panel. Many tokens leave time for the second cache; few don't, but want
-/// the first one (Q8_0 times 8 tokens 57 and 73 % of the products' limit, times 1 30 and 22 GB/s).
+/// Asks for what a thread reads soon. Many tokens leave time for the second cache; few don't, but want the
+/// first one (Q8_0 times 8 tokens 57 and 73 % of the products' limit, times 1 30 and 22 GB/s).
+template <int T>
+constexpr bool kAsksFar = kVecs == 1 && T > 4;
+template <int T>
+constexpr int64_t kAskAhead = kAsksFar<T> ? 8192 : 4096;  // bytes further on
 template <int T>
 LMD_INLINE void ask_for(const std::byte* at) {
-  constexpr bool kIsFar = kVecs == 1 && T > 4;
-  __builtin_prefetch(at + (kIsFar ? 8192 : 4096), 0, kIsFar ? 2 : 3);
+  __builtin_prefetch(at + kAskAhead<T>, 0, kAsksFar<T> ? 2 : 3);
 }
 
 /// Kinds without scales: a word is one column. kGroup is the length of a partial sum.
@@ -68,6 +71,7 @@ struct QuantPanel {
   static constexpr bool kHasOwnMin = kUnit.min >= 0 || kHasZero;
   static constexpr bool kHasMin = kHasOwnMin || kBiasInMin;
   static constexpr bool kIsK = kUnit.d >= 0;
+  static constexpr int64_t kShare = kUnit.bytes / kGroups;  // bytes of a group, if they all lay together
 
   static LMD_INLINE const std::byte* unit(const std::byte* panel, int64_t group) {
     return panel + group / kGroups * kUnit.bytes;
@@ -79,7 +83,6 @@ struct QuantPanel {
   /// times 8 tokens 44 to 63 % of the products' limit); where several are, asking costs more than it gains.
   template <int P, int T>
   static LMD_INLINE void prefetch(const std::byte* panel, int64_t group) {
-    constexpr int64_t kShare = kUnit.bytes / kGroups;
     if constexpr (kGroups > 1 || P == 1)
       for (int64_t i = 0; i < kShare; i += 64) ask_for<T>(panel + group * kShare + i);
   }

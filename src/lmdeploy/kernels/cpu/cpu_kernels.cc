@@ -179,16 +179,23 @@ const CpuWeight& cpu_weight(const char* op, const PackedWeight& weight) {
 void CpuKernels::for_pieces(int64_t count, int64_t grain,
                             FunctionRef<void(int, int64_t, int64_t)> body) const {
   const int64_t threads = threads_->num_threads();
-  // Up to four pieces a thread, to even out; not more, as each costs a shared counter's update.
-  const int64_t pieces = std::min(threads * 4, (count - 1) / std::max<int64_t>(grain, 1) + 1);
-  if (pieces <= 1 || threads == 1) {
+  grain = std::max<int64_t>(grain, 1);
+  if (count <= grain || threads == 1) {
     if (count > 0) body(0, 0, count);
     return;
   }
+  // Half of an even share of what is left, so that a slow thread ends with the others; not less than an
+  // eighth of one of all, as each piece costs an update of a shared counter and a start.
+  const int64_t least = std::max(grain, count / (8 * threads));
   std::atomic<int64_t> next{0};
   threads_->run([&](int worker) {
-    for (int64_t i = next.fetch_add(1); i < pieces; i = next.fetch_add(1))
-      body(worker, i * count / pieces, (i + 1) * count / pieces);
+    int64_t begin = next.load();
+    while (begin < count) {
+      const int64_t end = std::min(count, begin + std::max(least, (count - begin) / (2 * threads)));
+      if (!next.compare_exchange_weak(begin, end)) continue;
+      body(worker, begin, end);
+      begin = next.load();
+    }
   });
 }
 

@@ -153,9 +153,9 @@ struct Int8Product {
   class Near {
    public:
     explicit LMD_INLINE Near(int64_t panel_bytes) : panel_bytes_(panel_bytes) {
-      const int64_t ends = kAskAhead<T> / panel_bytes;
-      skipped_ = ends * (P - 1) * panel_bytes;
-      left_ = (ends + 1) * panel_bytes - kAskAhead<T>;
+      const int64_t ends = kDistance / panel_bytes;
+      at_ = kDistance + ends * (P - 1) * panel_bytes;
+      left_ = (ends + 1) * panel_bytes - kDistance;
     }
     LMD_INLINE void ask(const std::byte* const (&panels)[P], int64_t g) {
       if constexpr (kVecs > 1) {
@@ -163,17 +163,18 @@ struct Int8Product {
       } else {
         for (int p = 0; p < P; ++p)
           for (int64_t i = 0; i < Panel::kShare; i += 64)
-            ask_for<T>(panels[p] + skipped_ + g * Panel::kShare + i);
+            __builtin_prefetch(panels[p] + at_ + g * Panel::kShare + i, 0, kAsksFar<T> ? 2 : 3);
         left_ -= Panel::kShare;
         if (left_ <= 0) {
           left_ += panel_bytes_;
-          skipped_ += (P - 1) * panel_bytes_;
+          at_ += (P - 1) * panel_bytes_;
         }
       }
     }
 
    private:
-    int64_t panel_bytes_, skipped_, left_;
+    static constexpr int64_t kDistance = kAsksFar<T> && P > 1 ? 8 * Panel::kShare : kAskAhead<T>;
+    int64_t panel_bytes_, at_, left_;
   };
 
   template <int P, int T>

@@ -177,6 +177,16 @@ struct Int8Product {
     int64_t panel_bytes_, at_, left_;
   };
 
+  /// With group g for token g. Of a long prompt it is not in the cache, and stores that wait for it would
+  /// hold up those of the next totals.
+  template <int P, int T>
+  static LMD_INLINE void ask_for_output(const LinearRange& r, int64_t first_panel, int64_t first_token,
+                                        int64_t g) {
+    if (g >= T) return;
+    const float* out = r.out + (first_token + g) * r.out_stride + first_panel * kPanelRows;
+    for (int p = 0; p < P; ++p) __builtin_prefetch(out + p * kPanelRows, 0, 2);
+  }
+
   template <int P, int T>
   static void stream(const LinearRange& r, int64_t first_panel, int64_t first_token, Ahead& ahead) {
     const int64_t num_groups = r.tokens.cols / kGroup;
@@ -187,6 +197,7 @@ struct Int8Product {
     Row16 totals[P][T] = {};
     for (int64_t g = 0; g < num_groups; ++g) {
       const Group<T> group(r.tokens, first_token, g);
+      ask_for_output<P, T>(r, first_panel, first_token, g);
       if (ahead.next == nullptr) {
         near.ask(panels, g);
       } else {

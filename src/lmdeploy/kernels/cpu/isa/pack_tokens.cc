@@ -59,8 +59,7 @@ LMD_INLINE float short_scale(float scale) {
 /// One group: its words go to dst, step bytes apart. Returns the scale.
 LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int64_t sum_step,
                                 const float* x) {
-  constexpr float kLeast =
-      0x1p-80f;  // below it 2^-23 of a product could be subnormal; such groups count as 0
+  constexpr float kLeast = 0x1p-80f;  // below it 2^-23 of products could be subnormal: groups count as 0
   const float magnitude = group_magnitude(x);
   const VecF inverse = splat(magnitude >= kLeast ? 127 / magnitude : 0.0f);
   int8_t q[kSumGroup];

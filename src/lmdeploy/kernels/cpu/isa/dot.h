@@ -23,8 +23,7 @@ LMD_INLINE VecI add_dot(VecI run, VecI w, VecI x) {
   return (VecI)_mm256_dpbusd_avx_epi32((__m256i)run, (__m256i)w, (__m256i)x);
 #endif
 }
-LMD_INLINE VecI finish_run(VecI run) { return run; }
-/// Whether add_dot adds to sums of 32 bits: a run needs no end.
+/// Whether add_dot adds to sums of 32 bits: there are no runs to finish.
 template <bool kSigned>
 constexpr bool kRunIsSum = true;
 

@@ -310,25 +310,49 @@ float scale_weights(float* weights, Range seen, Params params) {
   return reduce_add(mins);
 }
 
-/// Turns the scores of the keys that one query sees into weights; returns what the earlier values shrink by.
-float soften(float* scores, Range seen, float scale, float& max, float& sum) {
-  const int64_t first = seen.begin / kLanes * kLanes;
+LMD_INLINE float largest_score(const float* scores, Range seen, float scale) {
   VecF most = splat(kMinusInf);
-  for (int64_t j = first; j < seen.end; j += kLanes)
+  for (int64_t j = seen.begin / kLanes * kLanes; j < seen.end; j += kLanes)
     most = larger(masked(seen, j, load(scores + j) * scale, kMinusInf), most);
-  const float tile_max = reduce_max(most);
-  const float new_max = tile_max > max ? tile_max : max;
-  const float base = softmax_base(new_max);
+  return reduce_max(most);
+}
+
+/// Scores become weights; returns their sum, lane by lane.
+LMD_INLINE VecF weigh(float* scores, Range seen, float scale, float base) {
   VecF total{};
-  for (int64_t j = first; j < seen.end; j += kLanes) {
+#pragma GCC unroll 4
+  for (int64_t j = seen.begin / kLanes * kLanes; j < seen.end; j += kLanes) {
     const VecF weight = masked(seen, j, exp(load(scores + j) * scale - base), 0);
     store(scores + j, weight);
     total += weight;
   }
-  const float shrink = exp_of(max - base);
-  sum = sum * shrink + reduce_add(total);
-  max = new_max;
-  return shrink;
+  return total;
+}
+
+/// What earlier values shrink by when the base of the softmax is no longer `max`.
+LMD_INLINE float shrink_of(float max, float base) { return max == base ? 1 : exp_of(max - base); }
+
+/// Turns the scores of the keys that T queries see of a tile into weights; shrink[t] is what the earlier
+/// values of query t shrink by. Step by step for all of them: the steps of one wait for each other.
+template <int T>
+void soften(float* scores, const Range (&seen)[T], float scale, float* max, float* sum, float (&shrink)[T]) {
+  constexpr Range kAll = {0, kTile};
+  const auto is_all = [](Range range) { return range.begin == 0 && range.end == kTile; };
+  float base[T];
+  VecF total[T];
+  for (int t = 0; t < T; ++t) {
+    const float* row = scores + t * kTile;
+    const float most = is_all(seen[t]) ? largest_score(row, kAll, scale) : largest_score(row, seen[t], scale);
+    const float new_max = most > max[t] ? most : max[t];
+    base[t] = softmax_base(new_max);
+    shrink[t] = shrink_of(max[t], base[t]);
+    max[t] = new_max;
+  }
+  for (int t = 0; t < T; ++t) {
+    float* row = scores + t * kTile;
+    total[t] = is_all(seen[t]) ? weigh(row, kAll, scale, base[t]) : weigh(row, seen[t], scale, base[t]);
+  }
+  for (int t = 0; t < T; ++t) sum[t] = sum[t] * shrink[t] + reduce_add(total[t]);
 }
 
 /// Sixteen columns of the rows of a tile of V: widened, or elements or codes where they lie.
@@ -452,16 +476,12 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Keys& k, 
     for (int t = 0; t < T; ++t) store16(scratch.scores + t * kTile + panel * 16, sums[t]);
   }
   const bool adjusted = s.soft_cap > 0 || s.alibi_slopes != nullptr;
-  float shrink[T], mins[T];
-  for (int t = 0; t < T; ++t) {
-    shrink[t] = 1;
-    mins[t] = 0;
-    if (seen[t].begin == seen[t].end) continue;
-    float* scores = scratch.scores + t * kTile;
-    if (adjusted) adjust_scores(scores, seen[t], s, first + t, tile_key);
-    shrink[t] = soften(scores, seen[t], adjusted ? 1 : s.scale, s.max[first + t], s.sum[first + t]);
-    if (is_coded(s.kind)) mins[t] = scale_weights(scores, seen[t], scratch.v);
-  }
+  float shrink[T], mins[T] = {};
+  for (int t = 0; adjusted && t < T; ++t)
+    adjust_scores(scratch.scores + t * kTile, seen[t], s, first + t, tile_key);
+  soften<T>(scratch.scores, seen, adjusted ? 1 : s.scale, s.max + first, s.sum + first, shrink);
+  for (int t = 0; is_coded(s.kind) && t < T; ++t)
+    mins[t] = scale_weights(scratch.scores + t * kTile, seen[t], scratch.v);
   const int64_t stride = value_stride(s.value_dim);
   for (int64_t d = 0; d < stride; d += 16) {
     Row16 sums[T];
@@ -606,8 +626,8 @@ void merge_spans(float* max, float* sum, float* values, float other_max, float o
                  const float* other_values, int64_t value_dim) {
   const float new_max = other_max > *max ? other_max : *max;
   const float base = softmax_base(new_max);
-  const float mine = exp_of(*max - base);
-  const float other = exp_of(other_max - base);
+  const float mine = shrink_of(*max, base);
+  const float other = shrink_of(other_max, base);
   *max = new_max;
   *sum = *sum * mine + other_sum * other;
   for (int64_t d = 0; d < value_stride(value_dim); d += kLanes)
@@ -616,8 +636,8 @@ void merge_spans(float* max, float* sum, float* values, float other_max, float o
 
 void finish_row(float* out, const float* values, float max, float sum, float sink, int64_t value_dim) {
   const float base = softmax_base(sink > max ? sink : max);
-  const float shrink = exp_of(max - base);
-  const float total = sum * shrink + exp_of(sink - base);
+  const float shrink = shrink_of(max, base);
+  const float total = sum * shrink + (sink == kMinusInf ? 0 : shrink_of(sink, base));
   for (int64_t d = 0; d < value_dim; d += kLanes)
     store(out + d, load(values + d) * shrink / total, value_dim - d);
 }

@@ -359,7 +359,11 @@ constexpr LinearCase kInt8Cases[] = {{1, 1, 1},
                                      {4, 570, 2},
                                      {5, 950, 1, true},
                                      {8, 760, 2, false, Fill::kOrdinary, 3},
-                                     {24, 570, 1}};
+                                     {24, 570, 1},
+                                     // Tiles of two sizes that take 3 and 2, and many tiles.
+                                     {17, 570, 2},
+                                     {27, 570, 1, true},
+                                     {150, 380, 1}};
 constexpr std::array kInt8Kinds = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                                    DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 

@@ -128,8 +128,10 @@ class CpuKernels final : public Kernels {
                                   ConstTensorView expert_start) const;
   void order_rows(const TensorView& out, ConstTensorView x, std::span<const int32_t> order) const;
 
+  /// Tokens in a tile of `tokens` of one linear().
+  int64_t token_tile(const TokenForms& forms, int64_t tokens) const;
   /// Shared scratch for the rearranged rows of a linear(), in the forms that the kinds of the weights need.
-  PackedTokens plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const;
+  PackedTokens plan_tokens(const TokenForms& forms, int64_t tokens, int64_t cols) const;
   /// Tiles of rows of `cols` elements whose packing is worth waking a thread.
   int64_t pack_grain(int64_t cols) const;
   /// The number of panels that a thread's piece of a linear() is a multiple of.

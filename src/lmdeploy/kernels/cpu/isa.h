@@ -44,6 +44,8 @@ constexpr bool needs_sums(Kind kind) {
 
 /// Kinds of integers with scales: linear_int8 takes them.
 constexpr bool has_integers(Kind kind) { return kind >= Kind::kQ4_0 && kind != Kind::kF8G64; }
+/// Kinds whose bytes linear_int8 has in few operations, so that few tokens may share them.
+constexpr bool decodes_fast(Kind kind) { return kind == Kind::kQ4_0 || kind == Kind::kQ8_0; }
 
 /// What x is rounded to for products with some kinds of weights.
 struct Rounding {
@@ -84,7 +86,7 @@ struct PackedTokens {
   int64_t num_pairs() const { return (cols + 1) / 2; }
 };
 
-/// A multiple of the panels that most tiles of tokens are multiplied with side by side.
+/// A multiple of the panels that most tiles of tokens are multiplied with side by side: of 2 and of 3.
 constexpr int64_t kPanelsTogether = 6;
 
 /// One range of panels of one part of a weight.
@@ -172,6 +174,7 @@ struct NormRow {
 
 struct IsaOps {
   int64_t token_tile;  // tokens in a full register tile
+  int64_t short_tile;  // the same where linear_int8 decodes fast and there are more than two full tiles
 
   /// Fills the tiles [first_tile, end_tile) of `packed` from rows of x, `stride` floats apart.
   void (*pack_tokens)(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,

@@ -95,8 +95,14 @@ ConstTensorView CpuKernels::in_column_order(ConstTensorView x, std::span<const P
   return ordered;
 }
 
-PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t cols) const {
+int64_t CpuKernels::token_tile(const TokenForms& forms, int64_t tokens) const {
+  const bool full = forms.full_tiles || tokens <= 2 * ops_.token_tile;
+  return full ? ops_.token_tile : ops_.short_tile;
+}
+
+PackedTokens CpuKernels::plan_tokens(const TokenForms& forms, int64_t tokens, int64_t cols) const {
   const int64_t size = tokens * cols;
+  const int64_t tile = token_tile(forms, tokens);
   const int64_t groups = tokens * (cols / kSumGroup);
   const int64_t num_pairs = tokens * ((cols + 1) / 2);
   float* next = shared_scratch_.floats(2 * size + size / 4 + 5 * groups + num_pairs);
@@ -114,7 +120,7 @@ PackedTokens CpuKernels::plan_tokens(TokenForms forms, int64_t tokens, int64_t c
           .pairs = reinterpret_cast<uint32_t*>(take(forms.bf16, num_pairs)),
           .tokens = tokens,
           .cols = cols,
-          .num_tiles = (tokens + ops_.token_tile - 1) / ops_.token_tile};
+          .num_tiles = (tokens + tile - 1) / tile};
 }
 
 void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
@@ -166,7 +172,7 @@ void CpuKernels::plan_experts(ConstTensorView x, std::span<const PackedWeight* c
     if (rows == 0) continue;
     tasks.push_back({.weight = &cpu_weight("expert_linear", *experts[e]),
                      .first_row = start[e],
-                     .tokens = slice_tokens(all, start[e], rows, ops_.token_tile),
+                     .tokens = slice_tokens(all, start[e], rows, token_tile(forms, rows)),
                      .bias = bias ? bias->row<float>(static_cast<int64_t>(e)) : nullptr,
                      .tiles_before = tiles,
                      .cost_before = cost,

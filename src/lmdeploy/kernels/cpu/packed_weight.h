@@ -20,12 +20,14 @@ struct TokenForms {
   bool sums = false;
   bool int8 = false;
   bool bf16 = false;
+  bool full_tiles = false;  // worth it for a kind: see IsaOps::short_tile
 
   void add(Kind kind, const Rounding& rounding) {
     const bool bytes = rounding.to_int8(kind), pairs = rounding.to_bf16(kind);
     int8 |= bytes;
     bf16 |= pairs;
     sums |= bytes || needs_sums(kind);
+    full_tiles |= !bytes || !decodes_fast(kind);
     if (!bytes && !pairs) (has_shifted_columns(kind) ? shifted : plain) = true;
   }
   void add(const TokenForms& other) {
@@ -34,6 +36,7 @@ struct TokenForms {
     sums |= other.sums;
     int8 |= other.int8;
     bf16 |= other.bf16;
+    full_tiles |= other.full_tiles;
   }
 };
 

@@ -40,6 +40,7 @@ LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
 /// The way of linear_loops.h in f32.
 template <class Panel>
 struct FloatProduct {
+  static constexpr bool kAsksAhead = false;
   static constexpr int panels_at_once(int tokens) { return plain_panels_at_once(tokens); }
 
   /// The first kColumns columns of word w of group g.

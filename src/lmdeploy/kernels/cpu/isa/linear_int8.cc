@@ -19,6 +19,7 @@ constexpr int32_t kSumStart = 0x3fc00000;  // 1.5f: sums below 2^22 stay in [1, 
 /// The way of linear_loops.h in bytes.
 template <class Panel>
 struct Int8Product {
+  static constexpr bool kAsksAhead = true;
   /// 15 to 24 sums: totals are in memory then, which costs a load and a store a group. Fewer than 3 tokens
   /// leave too little to do while bytes come from memory. Without VNNI runs take registers of their own.
   static constexpr int panels_at_once(int tokens) {

@@ -1,6 +1,7 @@
 // The loops around a way of multiplying, a struct Product:
 //   stream<P, T>(range, panel, token, ahead)        P panels times a tile of T tokens, decoded in registers
 //   panels_at_once(tokens)                          P
+//   kAsksAhead                                      whether it asks for `ahead`
 // Each tile of tokens decodes the panels anew, out of the cache: on all instruction sets that takes less time
 // than a block that is decoded once and stored.
 #pragma once
@@ -78,24 +79,23 @@ LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int
   return kAtOnce;
 }
 
-/// The panels [first_panel, end_panel) times the tiles [first_tile, end_tile). The first tile brings the
-/// panels into the cache, and those after it ask for nothing. Two tiles would leave memory at rest for half
-/// of the time (16 tokens 3 to 11 % slower): both ask for the panels that come after, but for the first of a
-/// range.
+/// The panels [first_panel, end_panel) times the tiles [first_tile, end_tile). If only the first tile read
+/// memory, it would wait for it and memory would rest meanwhile: all ask for a share of the panels that come
+/// after, but for the first panels of a range.
 template <class Product>
 void multiply_tiles(const LinearRange& r, int64_t first_panel, int64_t end_panel, int64_t first_tile,
                     int64_t end_tile) {
   const PackedTokens& tokens = r.tokens;
   const int64_t together = end_panel - first_panel, after = r.num_panels - end_panel;
-  const int64_t num_next = tokens.num_tiles != 2 ? 0 : together < after ? together : after;
+  const int64_t num_next = together < after ? together : after;
   const std::byte* next = r.panels + end_panel * r.panel_bytes;
   const std::byte* end = next + num_next * r.panel_bytes;
-  bool is_cached = tokens.num_tiles == 2 && first_panel > 0;
+  bool is_cached = first_panel > 0;
   for (int64_t tile = first_tile; tile < end_tile; ++tile) {
     const int64_t token = tile_begin(tile, tokens.tokens, tokens.num_tiles);
     const int64_t size = tile_begin(tile + 1, tokens.tokens, tokens.num_tiles) - token;
     Ahead ahead;
-    if (is_cached) {
+    if (Product::kAsksAhead && is_cached) {
       ahead = {next, next + (end - next) / (end_tile - tile)};
       next = ahead.end;
     }
@@ -105,17 +105,27 @@ void multiply_tiles(const LinearRange& r, int64_t first_panel, int64_t end_panel
   }
 }
 
+/// Panels that all tiles of a chunk are multiplied with before the next ones. Where tiles ask for the next
+/// ones, as few as tiles of both sizes take side by side. Tokens in floats are too long for the cache if they
+/// are read for each panel (bf16 4 to 9 % slower).
+template <class Product>
+int64_t panels_together(const PackedTokens& tokens) {
+  if (tokens.num_tiles == 1) return INT64_MAX;
+  if (!Product::kAsksAhead) return kPanelsTogether;
+  const auto fewer = static_cast<int>(tokens.tokens / tokens.num_tiles);
+  const auto more = static_cast<int>((tokens.tokens + tokens.num_tiles - 1) / tokens.num_tiles);
+  const int64_t first = Product::panels_at_once(fewer), second = Product::panels_at_once(more);
+  return first == second ? first : first * second;
+}
+
 template <class Product>
 void linear_range(const LinearRange& r) {
-  // Panels that all tiles of a chunk are multiplied with.
-  const int64_t num_tiles = r.tokens.num_tiles;
-  const int64_t together = num_tiles == 1   ? r.num_panels
-                           : num_tiles == 2 ? Product::panels_at_once(static_cast<int>(r.tokens.tokens / 2))
-                                            : kPanelsTogether;
   constexpr int64_t kChunk = 128;  // tokens: what the cache holds of them
-  constexpr int64_t kTiles = (kChunk + kTokenTile - 1) / kTokenTile;
-  for (int64_t tile = 0; tile < r.tokens.num_tiles; tile += kTiles) {
-    const int64_t end_tile = r.tokens.num_tiles - tile < kTiles ? r.tokens.num_tiles : tile + kTiles;
+  const int64_t num_tiles = r.tokens.num_tiles;
+  const int64_t chunk_tiles = (kChunk * num_tiles + r.tokens.tokens - 1) / r.tokens.tokens;
+  const int64_t together = panels_together<Product>(r.tokens);
+  for (int64_t tile = 0; tile < num_tiles; tile += chunk_tiles) {
+    const int64_t end_tile = num_tiles - tile < chunk_tiles ? num_tiles : tile + chunk_tiles;
     for (int64_t panel = 0; panel < r.num_panels; panel += together) {
       const int64_t end_panel = r.num_panels - panel < together ? r.num_panels : panel + together;
       multiply_tiles<Product>(r, panel, end_panel, tile, end_tile);

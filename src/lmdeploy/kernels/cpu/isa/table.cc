@@ -12,6 +12,7 @@ constexpr auto kLinearInt8 = linear_int8;
 #endif
 
 constexpr IsaOps kOps = {.token_tile = kTokenTile,
+                         .short_tile = kTokenTile,
                          .pack_tokens = pack_tokens,
                          .linear = linear,
                          .linear_int8 = kLinearInt8,

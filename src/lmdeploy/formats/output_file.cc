@@ -13,10 +13,11 @@ namespace fs = std::filesystem;
 
 OutputFile::OutputFile(const std::string& path) : path_(path) {
   std::error_code ignored;
-  if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path, ignored).string();
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_directory(status)) throw Error(ErrorCode::kIo, cat("write ", path, ": ", std::strerror(EISDIR)));
   const bool replaced = !fs::exists(status) || fs::is_regular_file(status);
+  // A pipe may have no name of its own: /dev/stdout is a link to "pipe:[4711]".
+  if (replaced && fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path).string();
   partial_ = replaced ? path_ + ".partial" : path_;
   if (replaced) open();  // opening a pipe would wait for its reader
 }

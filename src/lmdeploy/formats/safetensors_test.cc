@@ -146,6 +146,19 @@ TEST(OutputFile, LinksAreFollowedAndPipesStay) {
   EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
+TEST(OutputFile, PipesWithoutANameAreWrittenToThroughTheirLinks) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  OutputFile file(cat("/proc/self/fd/", ends[1]));
+  file.write("new");
+  file.commit();
+  char text[4] = {};
+  EXPECT_EQ(::read(ends[0], text, 3), 3);
+  EXPECT_STREQ(text, "new");
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST(Safetensors, EmptyFileRoundTrips) {
   TempFolder folder;
   write_safetensors(folder.file("none.safetensors"), {});

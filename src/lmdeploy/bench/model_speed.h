@@ -91,7 +91,8 @@ std::string case_head();
 std::string case_line(const ModelFigures& figures, const ModelCase& c);
 /// All figures, each round's among them, to a file that appears when it is complete. Throws Error(kIo).
 void write_json(const std::string& path, const ModelFigures& figures);
-/// Finds out that a file cannot be written before minutes of measuring. Throws Error(kIo).
-void check_writable(const std::string& path);
+/// Before minutes of measuring: throws Error(kIo) when the file cannot be written, and kInvalidArgument when
+/// it holds anything but such figures, say the model.
+void check_json_target(const std::string& path);
 
 }  // namespace lmdeploy

@@ -1,4 +1,6 @@
 // The figures of model_bench as a table and as JSON.
+#include <filesystem>
+
 #include "lmdeploy/bench/model_speed.h"
 #include "lmdeploy/bench/text_line.h"
 #include "lmdeploy/core/error.h"
@@ -64,6 +66,19 @@ JsonObject json_of(const ModelFigures& f) {
           {"cases", std::move(cases)}};
 }
 
+/// Empty files and our own, which are small.
+bool may_be_replaced(const std::string& path) {
+  constexpr uintmax_t kMostBytes = 16 << 20;
+  const uintmax_t size = std::filesystem::file_size(path);
+  if (size == 0 || size > kMostBytes) return size == 0;
+  try {
+    const Json json = read_json_file(path);
+    return json.is_object() && json.as_object().contains("cases");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string model_head(const ModelFigures& f) {
@@ -108,7 +123,13 @@ std::string case_line(const ModelFigures& figures, const ModelCase& c) {
       .text();
 }
 
-void check_writable(const std::string& path) { OutputFile{path}; }
+void check_json_target(const std::string& path) {
+  const OutputFile writable(path);
+  if (std::filesystem::is_regular_file(path) && !may_be_replaced(path))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        cat("--json ", path, ": the file exists and holds no figures of this command; expected a new name"));
+}
 
 void write_json(const std::string& path, const ModelFigures& figures) {
   OutputFile file(path);

@@ -1,5 +1,6 @@
 // `lmdeploy bench`: the speed of this machine, of single kernels and of whole models.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -16,11 +17,12 @@
 #include "lmdeploy/cli/model_arguments.h"
 #include "lmdeploy/core/error.h"
 #include "lmdeploy/core/thread_pool.h"
+#include "lmdeploy/pipeline/device.h"
 
 namespace lmdeploy {
 namespace {
 
-constexpr int64_t kMaxThreads = 1024, kMaxTokens = 1 << 24, kMaxBatch = 65536;
+constexpr int64_t kMaxTokens = 1 << 24, kMaxBatch = 65536;
 
 CLI::Option* add_integer(CLI::App& command, const std::string& name, auto& value, const std::string& help,
                          int64_t min, int64_t max) {
@@ -135,13 +137,20 @@ void add_measure_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--json", flags.json, "Write all figures to this file too")->type_name("FILE");
 }
 
+void check_each_once(const char* flag, std::vector<int64_t> values) {
+  std::ranges::sort(values);
+  const auto twice = std::ranges::adjacent_find(values);
+  if (twice != values.end()) throw UsageError(cat(flag, ": ", *twice, " stands there twice"));
+}
+
 int run_model(ModelFlags& flags, const Console& console) {
   ModelSpeedOptions& options = flags.options;
   if (flags.model.model.empty() == options.shape.empty())
     throw UsageError("give a model, or --shape for random weights");
   if (options.prompt == 0 && options.decode == 0)
     throw UsageError("nothing to measure: --prompt and --decode are both 0");
-  if (!flags.json.empty()) check_writable(flags.json);
+  check_each_once("--batch", options.batches);
+  if (!flags.json.empty()) check_json_target(flags.json);
   if (!flags.weights.empty()) options.weights = *dtype_from_string(flags.weights);
   if (options.shape.empty()) options.model_path = locate_model(flags.model, console);
   const OtherLoad load;

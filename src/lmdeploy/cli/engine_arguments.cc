@@ -44,9 +44,9 @@ void add_engine_flags(CLI::App& command, PipelineConfig& config) {
       ->type_name("INT")
       ->transform(integer_in(1, kMaxInt))
       ->capture_default_str();
-  add("--num-threads", config.num_threads, "CPU threads; 0, the default: all")
+  add("--num-threads,--threads", config.num_threads, "CPU threads; 0, the default: all")
       ->type_name("INT")
-      ->transform(integer_in(0, kMaxInt));
+      ->transform(integer_in(0, kMaxThreads));
   add("--rounded-activations", config.rounded_activations,
       "On the CPU, multiply quantised weights in bytes, and bf16 in bf16 where that is faster: by default "
       "for quantised models and from 10^9 weights on, but with --dtype float32 never")

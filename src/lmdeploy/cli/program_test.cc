@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 namespace lmdeploy {
@@ -110,7 +112,7 @@ TEST(Program, IntegersOutOfRange) {
   };
   for (const char* value : {"99999999999999999999", "2147483648", "-1", "1.5", "0x10", "", "1 "}) {
     refuses("--session-len", value, "0 to 2147483647");
-    refuses("--num-threads", value, "0 to 2147483647");
+    refuses("--num-threads", value, "0 to 1024");
     refuses("--max-batch-size", value, "1 to 2147483647");
   }
   refuses("--max-batch-size", "0", "1 to 2147483647");
@@ -118,6 +120,42 @@ TEST(Program, IntegersOutOfRange) {
   refuses("--tp", "1.5", "1 to 2147483647");
   refuses("--tp", "0", "1 to 2147483647");
   expect_one_error_line(run({"chat", "m", "--cp", "010"}), {"--cp 10;"});  // not octal
+}
+
+// Before anything is loaded or measured.
+TEST(Program, BenchOverwritesNothingButItsFigures) {
+  namespace fs = std::filesystem;
+  std::string folder = testing::TempDir() + "bench-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto file = [&](const char* name) { return folder + "/" + name; };
+  const auto write = [&](const char* name, const char* text) { std::ofstream(file(name)) << text; };
+  const auto bench = [&](const char* name) {
+    return run({"bench", "model", file("m.gguf"), "--json", file(name)});
+  };
+  for (const char* text : {"GGUF...", R"({"model_type": "llama"})", "[1]"}) {
+    write("m.gguf", text);
+    expect_one_error_line(bench("m.gguf"), {"m.gguf", "holds no figures"});
+    std::string left;
+    std::getline(std::ifstream(file("m.gguf")), left);
+    EXPECT_EQ(left, text);
+  }
+  write("m.gguf", "GGUF...");
+  write("figures.json", R"({"cases": []})");
+  write("empty.json", "");
+  for (const char* name : {"figures.json", "empty.json", "new.json"})
+    EXPECT_NE(bench(name).err.find("m.gguf: "), std::string::npos) << name;  // the model is cut short
+  fs::remove_all(folder);
+}
+
+TEST(Program, BenchTakesEachBatchOnce) {
+  const Outcome outcome = run({"bench", "model", "--shape", "tiny", "--batch", "2,1", "--batch", "2"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("--batch: 2 stands there twice"), std::string::npos) << outcome.err;
+}
+
+TEST(Program, ThreadsHaveTwoNames) {
+  EXPECT_NE(run({"chat", "m", "--threads", "1025"}).err.find("1025 is not an integer from 0 to 1024"),
+            std::string::npos);
 }
 
 TEST(Program, MissingCommandsSayWhatToUse) {

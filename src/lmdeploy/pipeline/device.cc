@@ -15,7 +15,6 @@ namespace lmdeploy {
 namespace {
 
 // More than any use; sums and products of them stay far from overflow.
-constexpr int kMaxThreads = 1024;
 constexpr int64_t kMaxBatch = 65536, kMaxBlockLen = 65536, kMaxStepTokens = int64_t{1} << 24;
 
 template <typename T>

@@ -14,6 +14,9 @@
 
 namespace lmdeploy {
 
+/// Of PipelineConfig::num_threads.
+inline constexpr int kMaxThreads = 1024;
+
 /// Throws Error naming the field: kInvalidArgument for a value outside its range, kUnsupported for what this
 /// build does not have.
 void check_config(const PipelineConfig& config);

@@ -2,7 +2,7 @@
 """Sets `lmdeploy bench model` beside a peer program on one GGUF file: A B A B ..., medians, and the ratio of each round.
 
     compare_with.py MODEL.gguf --peer llama.cpp/build/bin/llama-bench [--rounds 5] [--prompt 512] [--decode 128]
-                    [--depth 0] [--threads N] [--dtype auto] [--program build/release/src/lmdeploy/cli/lmdeploy]
+                    [--depth 0] [--threads N] [--dtype auto] [--program PATH/lmdeploy]
                     [--layer forward] [--max-load 0.3] [--wait 120] [--own-arguments "--rounded-activations true"]
                     [--peer-arguments "-fa 1"]
 
@@ -10,7 +10,7 @@ PEER takes llama-bench's arguments (-m MODEL -p PROMPT -n DECODE -d DEPTH -t THR
 a list of objects with n_prompt, n_gen and avg_ts (tokens a second). Both run with the same number of threads, batch 1.
 Before each run the script waits until other programs keep less than --max-load CPUs busy; when they do not within --wait
 seconds it goes on and marks the round. The forward pass alone is what llama-bench measures; --layer engine compares the
-whole engine.
+whole engine. --program is by default the release build of the checkout that the script lies in.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -47,22 +48,33 @@ def busy_cpus(seconds: float) -> float:
 
 def wait_for_quiet(max_load: float, patience: float) -> float:
     """CPUs busy in the last second looked at."""
-    end = time.monotonic() + patience
+    end, told = time.monotonic() + patience, False
     while True:
         busy = busy_cpus(min(1.0, patience) if patience > 0 else 0.1)
         if busy < max_load or time.monotonic() >= end:
             return busy
+        if not told:
+            print(f"waiting up to {patience:g} s until fewer than {max_load:g} CPUs are busy ({busy:.2f} now)", file=sys.stderr)
+            told = True
 
 
 def output_of(command: list[str]) -> str:
     try:
-        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                             errors="replace", check=False)
     except OSError as error:
         raise Failure(f"cannot run {command[0]}: {error.strerror}") from error
     if run.returncode != 0:
         last = run.stderr.strip().splitlines()[-1:] or ["no message"]
         raise Failure(f"{command[0]} ended with code {run.returncode}: {last[0]}")
     return run.stdout
+
+
+def check_programs(args: argparse.Namespace) -> None:
+    for flag in ("program", "peer"):
+        path = getattr(args, flag)
+        if shutil.which(path) is None:
+            raise Failure(f"--{flag} {path}: no program that can be run")
 
 
 def number(value: object, what: str) -> float:
@@ -124,11 +136,16 @@ def spread(values: list[float], digits: int = 1) -> str:
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
+def with_figures(rates: dict[str, float], names: dict[str, str], program: str) -> dict[str, float]:
+    for kind, name in names.items():
+        if kind not in rates:
+            raise Failure(f"{program} gave no figure for {name}")
+    return rates
+
+
 def table(own: list[dict[str, float]], peer: list[dict[str, float]], names: dict[str, str]) -> list[str]:
     lines = [f"{'tokens/s':16}{'lmdeploy':>24}{'peer':>24}{'lmdeploy/peer':>22}"]
     for kind, name in names.items():
-        if not all(kind in rates for rates in own + peer):
-            raise Failure(f"not all runs gave a figure for {name}")
         ours, theirs = [rates[kind] for rates in own], [rates[kind] for rates in peer]
         ratios = [a / b for a, b in zip(ours, theirs)]
         lines.append(f"{name:16}{spread(ours):>24}{spread(theirs):>24}{spread(ratios, 2):>22}")
@@ -147,7 +164,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peer", required=True, metavar="PROGRAM")
     parser.add_argument("--peer-arguments", default="", metavar="WORDS")
     parser.add_argument("--own-arguments", default="", metavar="WORDS")
-    parser.add_argument("--program", default="build/release/src/lmdeploy/cli/lmdeploy")
+    parser.add_argument("--program", default=str(Path(__file__).resolve().parents[1] / "build/release/src/lmdeploy/cli/lmdeploy"))
     for flag, default in (("rounds", 5), ("prompt", 512), ("decode", 128), ("depth", 0)):
         parser.add_argument(f"--{flag}", type=count, default=default)
     parser.add_argument("--threads", type=count, default=len(os.sched_getaffinity(0)))
@@ -165,20 +182,21 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
 
 
 def compare(args: argparse.Namespace) -> None:
+    check_programs(args)
     own, peer, loads, version = [], [], [], ""
-    for number_of_round in range(args.rounds):
-        loads.append(wait_for_quiet(args.max_load, args.wait))
-        own.append(run_own(args))
-        loads.append(wait_for_quiet(args.max_load, args.wait))
-        rates, version = run_peer(args)
-        peer.append(rates)
-        print(f"round {number_of_round + 1}: others kept {loads[-2]:.2f} and {loads[-1]:.2f} CPUs busy before the two runs",
-              file=sys.stderr)
     names = {}
     if args.prompt > 0:
         names["prefill"] = f"prefill {args.prompt}"
     if args.decode > 0:
         names["decode"] = f"decode {args.decode}" + (f" @ {args.depth}" if args.depth else "")
+    for number_of_round in range(args.rounds):
+        loads.append(wait_for_quiet(args.max_load, args.wait))
+        own.append(with_figures(run_own(args), names, "lmdeploy"))
+        loads.append(wait_for_quiet(args.max_load, args.wait))
+        rates, version = run_peer(args)
+        peer.append(with_figures(rates, names, "the peer"))
+        print(f"round {number_of_round + 1}: others kept {loads[-2]:.2f} and {loads[-1]:.2f} CPUs busy before the two runs",
+              file=sys.stderr)
     ours = "the forward pass alone" if args.layer == "forward" else "the whole engine"
     print(f"{Path(args.model).name}, {args.threads} threads, {args.rounds} rounds: {ours} beside {args.peer}, {version}")
     busy = sum(load >= args.max_load for load in loads)

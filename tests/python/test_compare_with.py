@@ -74,8 +74,9 @@ def test_the_engine_layer(fakes):
 
 @pytest.mark.parametrize("peer, reason", [
     ("print('no figures')", "not llama-bench's JSON"),
-    ("print('[]')", "not all runs gave a figure for prefill"),
+    ("print('[]')", "the peer gave no figure for prefill"),
     ("print('[{}]')", "a row without n_prompt"),
+    ("sys.stdout.buffer.write(bytes(range(256)))", "not llama-bench's JSON"),
     ("print('[{\"n_prompt\": 512, \"n_gen\": 0, \"avg_ts\": 0}]')", "avg_ts is 0"),
     ("sys.exit('the model cannot be read')", "ended with code 1: the model cannot be read"),
 ])
@@ -102,6 +103,14 @@ def test_bad_flags(fakes, words, reason):
     assert result.returncode == 2 and reason in result.stderr
 
 
-def test_a_peer_that_is_not_there(fakes):
-    result = run(fakes, "--peer", "/no/such/peer", rounds=1)
-    assert result.returncode == 1 and "cannot run /no/such/peer" in result.stderr
+@pytest.mark.parametrize("flag", ["--peer", "--program"])
+def test_a_program_that_is_not_there(fakes, tmp_path, flag):
+    for path in ("/no/such/program", str(tmp_path)):
+        result = run(fakes, flag, path, rounds=1)
+        assert result.returncode == 1 and f"{flag} {path}: no program that can be run" in result.stderr
+        assert not (tmp_path / "order").exists()  # nothing was measured before
+
+
+def test_waiting_says_so(fakes):
+    result = run(fakes, "--wait", "1.1", "--max-load", "0", rounds=1)
+    assert result.returncode == 0 and "waiting up to 1.1 s until fewer than 0 CPUs are busy" in result.stderr

@@ -172,7 +172,9 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
 
   struct Word {
     Word16 low;
-    Word16 high;  // column j < 7 four bits above its low bits, column 7 at bit 0
+    Word16 high;    // column j at bit 4 j + shift
+    Word16 turned;  // the same, column j < 7 four bits above its low bits, column 7 at bit 0
+    int shift;
   };
 
   static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
@@ -182,9 +184,10 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
     w.low = load_words(base + at * 64);
     if constexpr (kUnit.high_bits > 0) {
       constexpr int kShare = 4 / kUnit.high_bits;  // low words that share a high word
-      const int shift = static_cast<int>(at % kShare) * kUnit.high_bits;
-      const Word16 high = load_words(base + kUnit.high + at / kShare * 64);
-      for (int i = 0; i < kVecs; ++i) w.high.v[i] = (high.v[i] << (4 - shift)) | (high.v[i] >> (28 + shift));
+      w.shift = static_cast<int>(at % kShare) * kUnit.high_bits;
+      w.high = load_words(base + kUnit.high + at / kShare * 64);
+      for (int i = 0; i < kVecs; ++i)
+        w.turned.v[i] = (w.high.v[i] << (4 - w.shift)) | (w.high.v[i] >> (28 + w.shift));
     }
     return w;
   }
@@ -192,7 +195,7 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   static LMD_INLINE VecI integer(const Word& word, int i, int j) {
     VecU q = j == 7 ? word.low.v[i] >> 28 : word.low.v[i] & (15u << (4 * j));
     if constexpr (kUnit.high_bits > 0)
-      q |= j == 7 ? (word.high.v[i] << 4) & kHighMask : word.high.v[i] & (kHighMask << (4 * j));
+      q |= j == 7 ? (word.turned.v[i] << 4) & kHighMask : word.turned.v[i] & (kHighMask << (4 * j));
     const VecI whole = bit_cast_to<VecI>(q);
     return kBias == 0 || kBiasInMin ? whole : whole - (j == 7 ? kBias : kBias << (4 * j));
   }
@@ -207,8 +210,7 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   static LMD_INLINE VecI bytes(const Word& word, int i, int half) {
     VecU q = (word.low.v[i] >> (4 * half)) & 0x0f0f0f0fu;
     if constexpr (kUnit.high_bits > 0) {
-      // Column j's high bits lie 4 (j + 1) bits up, all around the word.
-      const VecU high = half == 1 ? (word.high.v[i] >> 4) | (word.high.v[i] << 28) : word.high.v[i];
+      const VecU high = half == 1 ? word.high.v[i] >> word.shift : word.high.v[i] << (4 - word.shift);
       q |= high & (kHighMask * 0x01010101u);
     }
     return bit_cast_to<VecI>(q);

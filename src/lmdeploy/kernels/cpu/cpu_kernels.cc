@@ -94,7 +94,7 @@ cpu::IsaOps isa_ops(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni: {
       cpu::IsaOps ops = cpu::avx512::ops();
       ops.linear_int8 = cpu::avx512vnni::linear_int8;
-      ops.short_tile = 8;  // with three panels: loads fewer of both for a product than 12 with two
+      ops.short_tile = 8;  // times three panels: fewer loads a product than 12 times two
       return ops;
     }
     case CpuIsa::kAvx512:

@@ -20,7 +20,7 @@ struct TokenForms {
   bool sums = false;
   bool int8 = false;
   bool bf16 = false;
-  bool full_tiles = false;  // worth it for a kind: see IsaOps::short_tile
+  bool full_tiles = false;  // a kind gains nothing by IsaOps::short_tile
 
   void add(Kind kind, const Rounding& rounding) {
     const bool bytes = rounding.to_int8(kind), pairs = rounding.to_bf16(kind);

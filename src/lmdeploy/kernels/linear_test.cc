@@ -387,18 +387,21 @@ class LinearIntegersTest : public ::testing::TestWithParam<std::tuple<Backend, D
 TEST_P(LinearIntegersTest, ExtremeOnesDoNotSaturate) {
   const auto& [backend, dtype] = GetParam();
   LMD_REQUIRE_BACKEND(backend);
-  for (const uint8_t bits : {0x00, 0x7f, 0x80, 0xff}) {
+  const std::pair<int64_t, uint8_t> cases[] = {{14, 0x00}, {14, 0x7f}, {14, 0x80}, {14, 0xff},
+                                               {70, 0x00}, {70, 0x7f}, {70, 0x80}, {70, 0xff}};
+  for (const auto& [tokens, bits] : cases) {
     Rng rng(31);
     const Tensor weight = random_weight(rng, dtype, 16, 256, bits);
-    const TestTensor x(dtype_of(backend), 14, 256);
-    for (int64_t t = 0; t < 14; ++t)
+    const TestTensor x(dtype_of(backend), tokens, 256);
+    for (int64_t t = 0; t < tokens; ++t)
       for (int64_t k = 0; k < 256; ++k)
         x.view().set(t, k, t % 3 == 0 ? 1 : t % 3 == 1 ? -1 : k % 2 == 0 ? 1 : -1);  // 127 or -127 in bytes
-    const TestTensor want(DType::kF64, 14, 16), got(dtype_of(backend), 14, 16), total(DType::kF64, 14, 16);
+    const TestTensor want(DType::kF64, tokens, 16), got(dtype_of(backend), tokens, 16),
+        total(DType::kF64, tokens, 16);
     ref_kernels().linear(want, x, *pack(ref_kernels(), weight));
     ref_kernels().linear(total, absolute(x), *pack(ref_kernels(), magnitudes(weight)));
     kernels_of(backend).linear(got, x, *pack(kernels_of(backend), weight));
-    SCOPED_TRACE(static_cast<int>(bits));
+    SCOPED_TRACE(cat(tokens, " tokens, bytes of ", static_cast<int>(bits)));
     expect_close(got, want, [&](int64_t t, int64_t n, double v) {
       return linear_bound(256, total.at(t, n), v) + weight_error(backend, total.at(t, n), 1, 256) +
              store_error(backend, v);
@@ -526,7 +529,8 @@ TEST_P(StackedPartsTest, EqualThePartsAlone) {
   const Tensor q4 = random_weight(rng, DType::kQ4_1, 33, 256), q6 = random_weight(rng, DType::kQ6_K, 5, 256);
   const ConstTensorView parts[] = {f32, q4, q6};
   const TestTensor bias = random_tensor(rng, DType::kF32, 1, 57);
-  for (const int64_t tokens : {1, 20}) {
+  for (const int64_t tokens : {1, 20, 30, 70}) {
+    if (is_cuda(GetParam()) && tokens > 20) continue;  // a library takes some of the parts
     const TestTensor x = random_tensor(rng, dtype_of(GetParam()), tokens, 256);
     const TestTensor got(dtype_of(GetParam()), tokens, 57), want(dtype_of(GetParam()), tokens, 57);
     kernels.linear(got, x, *kernels.pack_weight(parts), vector_view(bias, true));

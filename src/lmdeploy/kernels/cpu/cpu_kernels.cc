@@ -94,7 +94,8 @@ cpu::IsaOps isa_ops(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni: {
       cpu::IsaOps ops = cpu::avx512::ops();
       ops.linear_int8 = cpu::avx512vnni::linear_int8;
-      ops.short_tile = 8;  // times three panels: fewer loads a product than 12 times two
+      ops.decoded_tile = cpu::kDecodedTile;
+      ops.unsigned_q = true;
       return ops;
     }
     case CpuIsa::kAvx512:
@@ -102,6 +103,7 @@ cpu::IsaOps isa_ops(CpuIsa isa) {
     case CpuIsa::kAvx2Vnni: {
       cpu::IsaOps ops = cpu::avx2::ops();
       ops.linear_int8 = cpu::avx2vnni::linear_int8;
+      ops.unsigned_q = true;
       return ops;
     }
     case CpuIsa::kAvx2:

@@ -17,10 +17,9 @@ class Scratch {
   /// At least `count` uninitialised values, 64-byte aligned; what was there before is lost.
   float* floats(int64_t count) { return reinterpret_cast<float*>(bytes(count * 4)); }
   double* doubles(int64_t count) { return reinterpret_cast<double*>(bytes(count * 8)); }
-
- private:
   std::byte* bytes(int64_t count);
 
+ private:
   Buffer buffer_;
 };
 
@@ -38,6 +37,13 @@ struct AttentionTask {
   int64_t first_span() const { return first_key / kSpanKeys; }
   int64_t end_span() const { return (end_key() + kSpanKeys - 1) / kSpanKeys; }
   int64_t num_spans() const { return end_span() - first_span(); }
+};
+
+/// How a linear() takes its tokens, see PackedTokens.
+struct TileForm {
+  int64_t tokens;  // in a full tile
+  bool decodes_once;
+  bool q_unsigned;
 };
 
 /// The rows of an expert_linear() that belong to one expert.
@@ -128,8 +134,8 @@ class CpuKernels final : public Kernels {
                                   ConstTensorView expert_start) const;
   void order_rows(const TensorView& out, ConstTensorView x, std::span<const int32_t> order) const;
 
-  /// Tokens in a tile of `tokens` of one linear().
-  int64_t token_tile(const TokenForms& forms, int64_t tokens) const;
+  /// Of `tokens` of one linear().
+  TileForm tile_form(const TokenForms& forms, int64_t tokens) const;
   /// Shared scratch for the rearranged rows of a linear(), in the forms that the kinds of the weights need.
   PackedTokens plan_tokens(const TokenForms& forms, int64_t tokens, int64_t cols) const;
   /// Tiles of rows of `cols` elements whose packing is worth waking a thread.
@@ -137,7 +143,7 @@ class CpuKernels final : public Kernels {
   /// The number of panels that a thread's piece of a linear() is a multiple of.
   int64_t piece_panels(int64_t num_panels, int64_t tokens) const;
   /// Panels [begin, end) of a weight times packed tokens; `out` and `bias` are those of the weight's row 0.
-  void run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
+  void run_panels(int worker, const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
                   const float* bias, float* out, int64_t out_stride) const;
   /// Fills expert_tasks_ with the experts that have rows.
   void plan_experts(ConstTensorView x, std::span<const PackedWeight* const> experts,

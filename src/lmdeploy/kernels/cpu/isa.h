@@ -44,8 +44,15 @@ constexpr bool needs_sums(Kind kind) {
 
 /// Kinds of integers with scales: linear_int8 takes them.
 constexpr bool has_integers(Kind kind) { return kind >= Kind::kQ4_0 && kind != Kind::kF8G64; }
-/// Kinds whose bytes linear_int8 has in few operations, so that few tokens may share them.
-constexpr bool decodes_fast(Kind kind) { return kind == Kind::kQ4_0 || kind == Kind::kQ8_0; }
+
+/// The least number of tokens for which linear_int8 gains by decoding panels once for all of them, not anew
+/// for each tile: fewer if a tile has more to decode.
+constexpr int kDecodeOnceTokens = 25;
+constexpr int64_t decode_once_tokens(Kind kind) {
+  const bool has_high_bits = kind == Kind::kQ5_0 || kind == Kind::kQ5_1 || kind == Kind::kQ5_K ||
+                             kind == Kind::kQ6_K || kind == Kind::kU5G32;
+  return has_high_bits ? kDecodeOnceTokens : 40;
+}
 
 /// What x is rounded to for products with some kinds of weights.
 struct Rounding {
@@ -74,20 +81,25 @@ struct PackedTokens {
   float* shifted_x;  // the same for kinds with shifted columns, or nullptr
   float* sums;       // [tokens * (cols / kSumGroup)], tiles of [group][T], or nullptr
   // For linear_int8, all or none: x(t, k) is about scale(t, k / kSumGroup) * q(t, k), and `sums` are 2^-23 of
-  // those of the rounded values.
+  // those of the rounded values. With q_unsigned, unsigned bytes that are 128 larger.
   int8_t* q;  // [tokens * cols], tiles of [word][T][4]: words of 8 columns' even ones, then of the odd ones
   float* q_scales;  // [2 * tokens * (cols / kSumGroup)], tiles of [group][2][T]: scales, -1.5 times them
-  int32_t* q_sums;  // [tokens * (cols / 16)], tiles of [16 columns][T]: sums of q
+  int32_t* q_sums;  // [tokens * (cols / 16)], tiles of [16 columns][T]: sums of q, signed
   uint32_t* pairs;  // for linear_bf16: x as bf16, [(cols + 1) / 2][T] pairs of columns; or nullptr
   int64_t tokens;
   int64_t cols;
   int64_t num_tiles;
+  bool q_unsigned;
+  bool decodes_once;  // linear_int8 decodes panels once for all tiles
 
   int64_t num_pairs() const { return (cols + 1) / 2; }
 };
 
 /// A multiple of the panels that most tiles of tokens are multiplied with side by side: of 2 and of 3.
 constexpr int64_t kPanelsTogether = 6;
+
+/// IsaOps::decoded_tile of AVX-512 with VNNI: with two panels 14 sums and 14 totals, all in registers.
+constexpr int kDecodedTile = 7;
 
 /// One range of panels of one part of a weight.
 struct LinearRange {
@@ -100,7 +112,9 @@ struct LinearRange {
   float* out;          // [tokens, rows], at the range's first row
   int64_t out_stride;  // floats
   int64_t rows;        // that exist; the last panel may be padded
+  std::byte* scratch;  // linear_int8: decoded_scratch(cols) bytes of this thread where tokens.decodes_once
 };
+
 /// Attention of some rows of one sequence and the query heads of one kv head over the keys [first_key,
 /// end_key): the running maximum, sum and weighted values of an online softmax.
 struct AttentionSpan {
@@ -173,8 +187,9 @@ struct NormRow {
 };
 
 struct IsaOps {
-  int64_t token_tile;  // tokens in a full register tile
-  int64_t short_tile;  // the same where linear_int8 decodes fast and there are more than two full tiles
+  int64_t token_tile;    // tokens in a full register tile
+  int64_t decoded_tile;  // the same where linear_int8 decodes panels once
+  bool unsigned_q;       // and wants PackedTokens::q_unsigned
 
   /// Fills the tiles [first_tile, end_tile) of `packed` from rows of x, `stride` floats apart.
   void (*pack_tokens)(const PackedTokens& packed, const float* x, int64_t stride, int64_t first_tile,

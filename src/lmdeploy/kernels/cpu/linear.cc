@@ -21,7 +21,7 @@ void for_parts(const CpuWeight& weight, int64_t begin, int64_t end, const Body& 
 }
 
 // The rows [first, first + count) as tokens of their own.
-PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count, int64_t token_tile) {
+PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count, const TileForm& form) {
   const auto at = [](auto* p, int64_t values) { return p == nullptr ? nullptr : p + values; };
   const int64_t groups = first * (all.cols / kSumGroup);
   return {.x = at(all.x, first * all.cols),
@@ -33,7 +33,9 @@ PackedTokens slice_tokens(const PackedTokens& all, int64_t first, int64_t count,
           .pairs = at(all.pairs, first * all.num_pairs()),
           .tokens = count,
           .cols = all.cols,
-          .num_tiles = (count + token_tile - 1) / token_tile};
+          .num_tiles = (count + form.tokens - 1) / form.tokens,
+          .q_unsigned = form.q_unsigned,
+          .decodes_once = form.decodes_once};
 }
 
 template <typename View>
@@ -95,14 +97,16 @@ ConstTensorView CpuKernels::in_column_order(ConstTensorView x, std::span<const P
   return ordered;
 }
 
-int64_t CpuKernels::token_tile(const TokenForms& forms, int64_t tokens) const {
-  const bool full = forms.full_tiles || tokens <= 2 * ops_.token_tile;
-  return full ? ops_.token_tile : ops_.short_tile;
+TileForm CpuKernels::tile_form(const TokenForms& forms, int64_t tokens) const {
+  const bool once = forms.int8 && tokens >= forms.decode_once_tokens;
+  return {.tokens = once ? ops_.decoded_tile : ops_.token_tile,
+          .decodes_once = once,
+          .q_unsigned = once && ops_.unsigned_q};
 }
 
 PackedTokens CpuKernels::plan_tokens(const TokenForms& forms, int64_t tokens, int64_t cols) const {
   const int64_t size = tokens * cols;
-  const int64_t tile = token_tile(forms, tokens);
+  const TileForm tile = tile_form(forms, tokens);
   const int64_t groups = tokens * (cols / kSumGroup);
   const int64_t num_pairs = tokens * ((cols + 1) / 2);
   float* next = shared_scratch_.floats(2 * size + size / 4 + 5 * groups + num_pairs);
@@ -120,11 +124,17 @@ PackedTokens CpuKernels::plan_tokens(const TokenForms& forms, int64_t tokens, in
           .pairs = reinterpret_cast<uint32_t*>(take(forms.bf16, num_pairs)),
           .tokens = tokens,
           .cols = cols,
-          .num_tiles = (tokens + tile - 1) / tile};
+          .num_tiles = (tokens + tile.tokens - 1) / tile.tokens,
+          .q_unsigned = tile.q_unsigned,
+          .decodes_once = tile.decodes_once};
 }
 
-void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end, const PackedTokens& tokens,
-                            const float* bias, float* out, int64_t out_stride) const {
+void CpuKernels::run_panels(int worker, const CpuWeight& weight, int64_t begin, int64_t end,
+                            const PackedTokens& tokens, const float* bias, float* out,
+                            int64_t out_stride) const {
+  std::byte* const memory =
+      tokens.decodes_once ? thread_scratch_[static_cast<size_t>(worker)].bytes(decoded_scratch(tokens.cols))
+                          : nullptr;
   for_parts(weight, begin, end, [&](const CpuWeight::Part& part, int64_t panel, int64_t num_panels) {
     const int64_t row = panel * kPanelRows;
     product_of(part.kind)({.kind = part.kind,
@@ -135,7 +145,8 @@ void CpuKernels::run_panels(const CpuWeight& weight, int64_t begin, int64_t end,
                            .bias = bias == nullptr ? nullptr : bias + part.first_row + row,
                            .out = out + part.first_row + row,
                            .out_stride = out_stride,
-                           .rows = std::min(part.rows - row, num_panels * kPanelRows)});
+                           .rows = std::min(part.rows - row, num_panels * kPanelRows),
+                           .scratch = memory});
   });
 }
 
@@ -148,8 +159,8 @@ void CpuKernels::do_linear(TensorView out, ConstTensorView x, const PackedWeight
     ops_.pack_tokens(packed, x.row<float>(0), row_floats(x), begin, end);
   });
   const int64_t unit = piece_panels(w.num_panels(), x.rows());
-  for_pieces((w.num_panels() + unit - 1) / unit, 1, [&](int, int64_t begin, int64_t end) {
-    run_panels(w, begin * unit, std::min(end * unit, w.num_panels()), packed,
+  for_pieces((w.num_panels() + unit - 1) / unit, 1, [&](int worker, int64_t begin, int64_t end) {
+    run_panels(worker, w, begin * unit, std::min(end * unit, w.num_panels()), packed,
                bias ? bias->row<float>(0) : nullptr, out.row<float>(0), row_floats(out));
   });
 }
@@ -172,7 +183,7 @@ void CpuKernels::plan_experts(ConstTensorView x, std::span<const PackedWeight* c
     if (rows == 0) continue;
     tasks.push_back({.weight = &cpu_weight("expert_linear", *experts[e]),
                      .first_row = start[e],
-                     .tokens = slice_tokens(all, start[e], rows, token_tile(forms, rows)),
+                     .tokens = slice_tokens(all, start[e], rows, tile_form(forms, rows)),
                      .bias = bias ? bias->row<float>(static_cast<int64_t>(e)) : nullptr,
                      .tiles_before = tiles,
                      .cost_before = cost,
@@ -198,7 +209,7 @@ void CpuKernels::do_expert_linear(TensorView out, ConstTensorView x,
     }
   });
   // Pieces of equal cost; a panel belongs to the piece in which its cost begins.
-  for_pieces(tasks.back().end_cost(), 1, [&](int, int64_t begin, int64_t end) {
+  for_pieces(tasks.back().end_cost(), 1, [&](int worker, int64_t begin, int64_t end) {
     for (const ExpertTask& task : tasks) {
       const auto panel_at = [&task](int64_t cost) {
         const int64_t panel = (cost - task.cost_before + task.panel_cost - 1) / task.panel_cost;
@@ -206,7 +217,7 @@ void CpuKernels::do_expert_linear(TensorView out, ConstTensorView x,
       };
       const int64_t from = panel_at(begin), to = panel_at(end);
       if (from < to)
-        run_panels(*task.weight, from, to, task.tokens, task.bias, out.row<float>(task.first_row),
+        run_panels(worker, *task.weight, from, to, task.tokens, task.bias, out.row<float>(task.first_row),
                    row_floats(out));
     }
   });

@@ -1,6 +1,7 @@
 // Weights in the layout of panel_layout.h.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -20,14 +21,14 @@ struct TokenForms {
   bool sums = false;
   bool int8 = false;
   bool bf16 = false;
-  bool full_tiles = false;  // a kind gains nothing by IsaOps::short_tile
+  int64_t decode_once_tokens = 0;  // the number of all kinds
 
   void add(Kind kind, const Rounding& rounding) {
     const bool bytes = rounding.to_int8(kind), pairs = rounding.to_bf16(kind);
     int8 |= bytes;
     bf16 |= pairs;
     sums |= bytes || needs_sums(kind);
-    full_tiles |= !bytes || !decodes_fast(kind);
+    if (bytes) decode_once_tokens = std::max(decode_once_tokens, cpu::decode_once_tokens(kind));
     if (!bytes && !pairs) (has_shifted_columns(kind) ? shifted : plain) = true;
   }
   void add(const TokenForms& other) {
@@ -36,7 +37,7 @@ struct TokenForms {
     sums |= other.sums;
     int8 |= other.int8;
     bf16 |= other.bf16;
-    full_tiles |= other.full_tiles;
+    decode_once_tokens = std::max(decode_once_tokens, other.decode_once_tokens);
   }
 };
 

@@ -164,4 +164,13 @@ constexpr UnitLayout kF8G64Unit = {.columns = 64,
                                    .zero = -1,
                                    .bytes = 1024 + 4 * kPanelRows};
 
+/// Panels that are decoded once for many tokens (isa/panels.h), group after group: bytes in words as those of
+/// 8-bit integers, then up to three times [16] words of 32 bits.
+constexpr int64_t decoded_group_bytes(int64_t columns, int words) {
+  return kPanelRows * (columns + 4 * words);
+}
+constexpr int kPanelsDecoded = 2;  // at once, at most
+/// Bytes for them: groups of 16 columns have two words, those of 32 three.
+constexpr int64_t decoded_scratch(int64_t cols) { return kPanelsDecoded * kPanelRows * (cols + cols / 2); }
+
 }  // namespace lmdeploy::cpu

@@ -76,6 +76,12 @@ constexpr int kRunSteps = 32767 / (2 * 127 * Panel::kMaxInteger) < 8 ? 32767 / (
                                                                      : 8;
 #endif
 
+/// Each byte less `bias`, modulo 256.
+LMD_INLINE VecI subtract_bytes(VecI v, int bias) {
+  typedef int8_t Vec8 __attribute__((vector_size(4 * kLanes)));
+  return (VecI)((Vec8)v - static_cast<int8_t>(bias));
+}
+
 /// Products are added one by one: GCC 12 otherwise computes several ahead and spills the sums.
 LMD_INLINE void keep_order(VecI& sum) {
 #if LMDEPLOY_ISA_LEVEL == 2

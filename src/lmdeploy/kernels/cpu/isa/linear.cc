@@ -40,7 +40,9 @@ LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
 /// The way of linear_loops.h in f32.
 template <class Panel>
 struct FloatProduct {
+  static constexpr int kMinTile = 1, kMaxTile = kTokenTile;
   static constexpr bool kAsksAhead = false;
+  static constexpr bool kDecodesOnce = false;
   static constexpr int panels_at_once(int tokens) { return plain_panels_at_once(tokens); }
 
   /// The first kColumns columns of word w of group g.

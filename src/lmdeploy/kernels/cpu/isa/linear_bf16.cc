@@ -20,7 +20,9 @@ LMD_INLINE void add_pair(VecF& sum, VecU w, uint32_t x) {
 
 /// The way of linear_loops.h in bf16.
 struct BF16Product {
+  static constexpr int kMinTile = 1, kMaxTile = kTokenTile;
   static constexpr bool kAsksAhead = false;
+  static constexpr bool kDecodesOnce = false;
   static constexpr int panels_at_once(int tokens) { return plain_panels_at_once(tokens); }
 
   template <int P, int T>

@@ -16,15 +16,31 @@ namespace {
 
 constexpr int32_t kSumStart = 0x3fc00000;  // 1.5f: sums below 2^22 stay in [1, 2)
 
+constexpr int kMaxDecodedTile = kVecs == 1 && !kSignedBytes ? kDecodedTile : kTokenTile;
+/// The smallest tile of any number of tokens that panels are decoded for.
+constexpr int least_decoded_tile() {
+  int least = kMaxDecodedTile;
+  for (int tokens = kDecodeOnceTokens; tokens < kDecodeOnceTokens + kMaxDecodedTile; ++tokens) {
+    const int tiles = (tokens + kMaxDecodedTile - 1) / kMaxDecodedTile;
+    if (tokens / tiles < least) least = tokens / tiles;
+  }
+  return least;
+}
+
 /// The way of linear_loops.h in bytes.
 template <class Panel>
 struct Int8Product {
+  static constexpr bool kIsDecoded = Panel::kIsDecoded;
+  static constexpr int kMinTile = kIsDecoded ? least_decoded_tile() : 1;
+  static constexpr int kMaxTile = kIsDecoded ? kMaxDecodedTile : kTokenTile;
   static constexpr bool kAsksAhead = true;
   /// 15 to 24 sums: totals are in memory then, which costs a load and a store a group. Fewer than 3 tokens
-  /// leave too little to do while bytes come from memory. Without VNNI runs take registers of their own.
+  /// leave too little to do while bytes come from memory. Decoded panels: 14 sums, and totals in registers.
+  /// Without VNNI runs take registers of their own.
   static constexpr int panels_at_once(int tokens) {
     if (kVecs > 1) return plain_panels_at_once(tokens);
     if (kSignedBytes || tokens < 3) return 1;
+    if (kIsDecoded) return kPanelsDecoded;
     return tokens < 5 || tokens > 8 ? 2 : 3;
   }
 
@@ -33,6 +49,39 @@ struct Int8Product {
   /// What the bytes have too much; sums begin at what it adds, taken off.
   static constexpr int kBias = kSignedBytes ? Panel::kIntegerBias : Panel::kSigned ? 128 : Panel::kStoredBias;
   static constexpr bool kHasMin = kSignedBytes ? Panel::kHasMin : Panel::kHasOwnMin;
+
+  /// Products with signs take most of their time for the signs.
+  static constexpr bool kDecodesOnce = !kIsDecoded && !kSigned;
+  /// VNNI takes decoded panels' bytes with their signs and those of the tokens without.
+  static constexpr bool kStarts = !kSignedBytes;
+  using Decoded = Int8Product<
+      DecodedPanel<kGroup, kStarts, kStarts ? 0 : kBias, kHasMin, kStarts ? 0 : Panel::kMaxInteger>>;
+  static constexpr bool kSumsHaveStarts = kIsDecoded && kStarts;
+  static constexpr int64_t panel_bytes(int64_t cols) { return cols / kGroup * Panel::kShare; }
+
+  static void decode(const std::byte* panel, int64_t cols, std::byte* out) {
+    const auto put = [&out](auto v) {
+      store_as(out, v);
+      out += sizeof(v);
+    };
+    for (int64_t g = 0; g < cols / kGroup; ++g) {
+      Sums sum{};
+      for (int w = 0; w < kGroup / 8; ++w) {
+        const typename Panel::Word word = Panel::load(panel, g, w);
+        for (int half = 0; half < 2; ++half) {
+          for (int i = 0; i < kVecs; ++i) {
+            const VecI b = kStarts ? subtract_bytes(bytes(word, i, half), kBias) : bytes(word, i, half);
+            put(b);
+            if constexpr (kStarts) sum.v[i] = add_dot<false>(sum.v[i], 0x01010101 - VecI{}, b);
+          }
+        }
+      }
+      put(Panel::scale(panel, g));
+      if constexpr (kHasMin) put(Panel::min(panel, g));
+      if constexpr (kStarts)
+        for (int i = 0; i < kVecs; ++i) put(kSumStart - (sum.v[i] << 7));
+    }
+  }
 
   struct Sums {
     VecI v[kVecs];
@@ -84,8 +133,13 @@ struct Int8Product {
 #pragma GCC unroll 8
           for (int p = 0; p < P; ++p) {
             for (int i = 0; i < kVecs; ++i) {
-              sums[p][t].v[i] = add_dot<kSigned>(sums[p][t].v[i], v[p].v[i], x);
-              keep_order(sums[p][t].v[i]);
+              VecI& sum = sums[p][t].v[i];
+              if constexpr (kSumsHaveStarts) {
+                sum = add_dot<false>(sum, x, v[p].v[i]);
+              } else {
+                sum = add_dot<kSigned>(sum, v[p].v[i], x);
+              }
+              keep_order(sum);
             }
           }
         }
@@ -101,8 +155,15 @@ struct Int8Product {
 #pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
       const VecI start = kSumStart - (kBias == 0 ? 0 : kBias * group.q_sum(t)) - VecI{};
-      for (int p = 0; p < P; ++p)
-        for (int i = 0; i < kVecs; ++i) sums[p][t].v[i] = start;
+      for (int p = 0; p < P; ++p) {
+        for (int i = 0; i < kVecs; ++i) {
+          if constexpr (kSumsHaveStarts) {
+            sums[p][t].v[i] = Panel::start(panels[p], g, i);
+          } else {
+            sums[p][t].v[i] = start;
+          }
+        }
+      }
     }
     if constexpr (kRunIsSum<kSigned>) {
       add_words<P, T>(sums, group, panels, g, 0, kWords);
@@ -124,7 +185,7 @@ struct Int8Product {
   template <int P, int T>
   static LMD_INLINE void add_group(Row16 (&totals)[P][T], const Sums (&sums)[P][T], const Group<T>& group,
                                    const std::byte* const (&panels)[P], int64_t g) {
-    constexpr bool kInMemory = kVecs == 1 && P * T > kTokenTile;
+    constexpr bool kInMemory = kVecs == 1 && !kIsDecoded && P * T > kTokenTile;
     Row16 scale[P], min[P];
     for (int p = 0; p < P; ++p) {
       if constexpr (kHasMin) min[p] = Panel::min(panels[p], g);
@@ -199,10 +260,10 @@ struct Int8Product {
     for (int64_t g = 0; g < num_groups; ++g) {
       const Group<T> group(r.tokens, first_token, g);
       ask_for_output<P, T>(r, first_panel, first_token, g);
-      if (ahead.next == nullptr) {
-        near.ask(panels, g);
-      } else {
+      if (kIsDecoded || ahead.next != nullptr) {
         ahead.ask(ahead_bytes);
+      } else if constexpr (!kIsDecoded) {
+        near.ask(panels, g);
       }
       Sums sums[P][T];
       group_sums<P, T>(sums, group, panels, g);

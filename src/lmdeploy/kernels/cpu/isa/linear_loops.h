@@ -1,9 +1,12 @@
 // The loops around a way of multiplying, a struct Product:
 //   stream<P, T>(range, panel, token, ahead)        P panels times a tile of T tokens, decoded in registers
 //   panels_at_once(tokens)                          P
+//   kMinTile, kMaxTile                              the range of T
 //   kAsksAhead                                      whether it asks for `ahead`
-// Each tile of tokens decodes the panels anew, out of the cache: on all instruction sets that takes less time
-// than a block that is decoded once and stored.
+//   kDecodesOnce                                    whether it has what follows:
+//   Decoded                                         the way for decoded panels
+//   decode(panel, cols, out)                        to Decoded::panel_bytes(cols)
+// Each tile decodes the panels anew, out of the cache, unless there are many (PackedTokens::decodes_once).
 #pragma once
 
 #include "lmdeploy/kernels/cpu/isa.h"
@@ -60,13 +63,20 @@ struct Ahead {
     const std::byte* until = end - next < bytes ? end : next + bytes;
     for (; next < until; next += 64) __builtin_prefetch(next, 0, 2);
   }
+  /// An even share of it for the next of `tiles`; the rest is left.
+  Ahead share(int64_t tiles) {
+    const Ahead part{next, next + (end - next) / tiles};
+    next = part.end;
+    return part;
+  }
 };
 
-/// Product::stream for T = `tile_tokens`, which is in [1, kMax]: up to panels_at_once, returns how many.
+/// Product::stream for T = `tile_tokens`, which is in [kMinTile, kMax]: up to panels_at_once, returns how
+/// many.
 template <class Product, int kMax>
 LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int64_t panel, int64_t end_panel,
                                   int64_t first_token, Ahead& ahead) {
-  if constexpr (kMax > 1) {
+  if constexpr (kMax > Product::kMinTile) {
     if (tile_tokens != kMax)
       return stream_tile_of<Product, kMax - 1>(tile_tokens, r, panel, end_panel, first_token, ahead);
   }
@@ -79,30 +89,53 @@ LMD_INLINE int64_t stream_tile_of(int64_t tile_tokens, const LinearRange& r, int
   return kAtOnce;
 }
 
-/// The panels [first_panel, end_panel) times the tiles [first_tile, end_tile). If only the first tile read
-/// memory, it would wait for it and memory would rest meanwhile: all ask for a share of the panels that come
-/// after, but for the first panels of a range.
+/// Panels [panel, end_panel) of a range and tiles [tile, end_tile) of its tokens.
+struct Block {
+  int64_t panel;
+  int64_t end_panel;
+  int64_t tile;
+  int64_t end_tile;
+};
+
+/// As many panels after those of a block.
+inline Ahead panels_after(const LinearRange& r, const Block& block) {
+  const int64_t together = block.end_panel - block.panel, after = r.num_panels - block.end_panel;
+  const std::byte* next = r.panels + block.end_panel * r.panel_bytes;
+  return {next, next + (together < after ? together : after) * r.panel_bytes};
+}
+
+/// If only the first tile read memory, it would wait for it and memory would rest meanwhile: all ask for a
+/// share of the panels that come `after`, but the first where the block's own are not in the cache yet.
 template <class Product>
-void multiply_tiles(const LinearRange& r, int64_t first_panel, int64_t end_panel, int64_t first_tile,
-                    int64_t end_tile) {
+void multiply(const LinearRange& r, const Block& block, Ahead after, bool is_cached) {
   const PackedTokens& tokens = r.tokens;
-  const int64_t together = end_panel - first_panel, after = r.num_panels - end_panel;
-  const int64_t num_next = together < after ? together : after;
-  const std::byte* next = r.panels + end_panel * r.panel_bytes;
-  const std::byte* end = next + num_next * r.panel_bytes;
-  bool is_cached = first_panel > 0;
-  for (int64_t tile = first_tile; tile < end_tile; ++tile) {
+  for (int64_t tile = block.tile; tile < block.end_tile; ++tile) {
     const int64_t token = tile_begin(tile, tokens.tokens, tokens.num_tiles);
     const int64_t size = tile_begin(tile + 1, tokens.tokens, tokens.num_tiles) - token;
     Ahead ahead;
-    if (Product::kAsksAhead && is_cached) {
-      ahead = {next, next + (end - next) / (end_tile - tile)};
-      next = ahead.end;
-    }
-    for (int64_t panel = first_panel; panel < end_panel;)
-      panel += stream_tile_of<Product, kTokenTile>(size, r, panel, end_panel, token, ahead);
+    if (Product::kAsksAhead && is_cached) ahead = after.share(block.end_tile - tile);
+    for (int64_t panel = block.panel; panel < block.end_panel;)
+      panel += stream_tile_of<Product, Product::kMaxTile>(size, r, panel, block.end_panel, token, ahead);
     is_cached = true;
   }
+}
+
+/// The same with the block's panels decoded to r.scratch.
+template <class Product>
+void decode_and_multiply(const LinearRange& r, const Block& block) {
+  using Decoded = typename Product::Decoded;
+  const int64_t num_panels = block.end_panel - block.panel;
+  LinearRange decoded = r;
+  decoded.panels = r.scratch;
+  decoded.panel_bytes = Decoded::panel_bytes(r.tokens.cols);
+  decoded.num_panels = num_panels;
+  decoded.out += block.panel * kPanelRows;
+  decoded.rows -= block.panel * kPanelRows;
+  if (r.bias != nullptr) decoded.bias += block.panel * kPanelRows;
+  for (int64_t p = 0; p < num_panels; ++p)
+    Product::decode(r.panels + (block.panel + p) * r.panel_bytes, r.tokens.cols,
+                    r.scratch + p * decoded.panel_bytes);
+  multiply<Decoded>(decoded, {0, num_panels, block.tile, block.end_tile}, panels_after(r, block), true);
 }
 
 /// Panels that all tiles of a chunk are multiplied with before the next ones. Where tiles ask for the next
@@ -118,19 +151,40 @@ int64_t panels_together(const PackedTokens& tokens) {
   return first == second ? first : first * second;
 }
 
-template <class Product>
-void linear_range(const LinearRange& r) {
-  constexpr int64_t kChunk = 128;  // tokens: what the cache holds of them
-  const int64_t num_tiles = r.tokens.num_tiles;
-  const int64_t chunk_tiles = (kChunk * num_tiles + r.tokens.tokens - 1) / r.tokens.tokens;
-  const int64_t together = panels_together<Product>(r.tokens);
-  for (int64_t tile = 0; tile < num_tiles; tile += chunk_tiles) {
-    const int64_t end_tile = num_tiles - tile < chunk_tiles ? num_tiles : tile + chunk_tiles;
+/// Tokens that the second cache holds of in floats; in bytes for decoded panels, as many as pay for decoding.
+constexpr int64_t kChunk = 128;
+constexpr int64_t decoded_chunk(int64_t cols) {
+  constexpr int64_t kBytes = 512 << 10;
+  return kBytes / cols < kChunk ? kChunk : kBytes / cols;
+}
+
+/// body(block) for all panels and tokens, `together` panels and about `chunk` tokens at once.
+template <class Body>
+LMD_INLINE void for_blocks(const LinearRange& r, int64_t together, int64_t chunk_tokens, const Body& body) {
+  const int64_t rounded = (r.tokens.tokens + chunk_tokens / 2) / chunk_tokens;
+  const int64_t chunks = rounded < 1 ? 1 : rounded;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const int64_t tile = chunk * r.tokens.num_tiles / chunks;
+    const int64_t end_tile = (chunk + 1) * r.tokens.num_tiles / chunks;
     for (int64_t panel = 0; panel < r.num_panels; panel += together) {
       const int64_t end_panel = r.num_panels - panel < together ? r.num_panels : panel + together;
-      multiply_tiles<Product>(r, panel, end_panel, tile, end_tile);
+      body(Block{panel, end_panel, tile, end_tile});
     }
   }
+}
+
+template <class Product>
+void linear_range(const LinearRange& r) {
+  if constexpr (Product::kDecodesOnce) {
+    constexpr int kTogether = Product::Decoded::panels_at_once(Product::Decoded::kMaxTile);
+    static_assert(kTogether <= kPanelsDecoded);
+    if (r.tokens.decodes_once)
+      return for_blocks(r, kTogether, decoded_chunk(r.tokens.cols),
+                        [&](const Block& block) { decode_and_multiply<Product>(r, block); });
+  }
+  for_blocks(r, panels_together<Product>(r.tokens), kChunk, [&](const Block& block) {
+    multiply<Product>(r, block, panels_after(r, block), block.panel > 0);
+  });
 }
 
 }  // namespace

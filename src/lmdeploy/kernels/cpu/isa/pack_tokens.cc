@@ -56,9 +56,9 @@ LMD_INLINE float short_scale(float scale) {
   return bit_cast_to<float>(bits & ~3u);
 }
 
-/// One group: its words go to dst, step bytes apart. Returns the scale.
-LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int64_t sum_step,
-                                const float* x) {
+/// One group: its words go to dst, step bytes apart, with the bits of `flip` turned. Returns the scale.
+LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int64_t sum_step, const float* x,
+                                uint8_t flip) {
   constexpr float kLeast = 0x1p-80f;  // below it 2^-23 of products could be subnormal: groups count as 0
   const float magnitude = group_magnitude(x);
   const VecF inverse = splat(magnitude >= kLeast ? 127 / magnitude : 0.0f);
@@ -72,7 +72,7 @@ LMD_INLINE float quantize_group(std::byte* dst, int64_t step, int32_t* sums, int
     }
     sums[half * sum_step] = reduce_add(sum);
   }
-  for (int i = 0; i < kSumGroup; i += kByteColumns) store_as(q + i, words_of(load_as<Bytes>(q + i)));
+  for (int i = 0; i < kSumGroup; i += kByteColumns) store_as(q + i, words_of(load_as<Bytes>(q + i)) ^ flip);
   for (int word = 0; word < kSumGroup / 4; ++word) __builtin_memcpy(dst + word * step, q + word * 4, 4);
   return magnitude < kLeast ? 0 : short_scale(magnitude / 127);
 }
@@ -89,7 +89,7 @@ void pack_int8(const PackedTokens& packed, int64_t begin, int64_t size, const fl
     for (int64_t t = 0; t < size; ++t) {
       int32_t* q_sum = q_sums + 2 * g * size + t;
       const float scale = quantize_group(q + g * kSumGroup * size + t * 4, 4 * size, q_sum, size,
-                                         x + t * stride + g * kSumGroup);
+                                         x + t * stride + g * kSumGroup, packed.q_unsigned ? 0x80 : 0);
       scales[2 * g * size + t] = scale;
       scales[(2 * g + 1) * size + t] = -1.5f * scale;
       sums[g * size + t] = 0x1p-23f * scale * static_cast<float>(q_sum[0] + q_sum[size]);

@@ -64,6 +64,7 @@ struct BF16Panel : F32Panel {
 /// VNNI begin at the bias instead.
 template <const UnitLayout& kUnit, int kBias, bool kBiasInMin>
 struct QuantPanel {
+  static constexpr bool kIsDecoded = false;
   static constexpr int kGroup = static_cast<int>(kUnit.group);
   static constexpr int kGroups = static_cast<int>(kUnit.columns / kUnit.group);  // in a unit
   static constexpr bool kScaled = true;
@@ -214,6 +215,44 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
       q |= high & (kHighMask * 0x01010101u);
     }
     return bit_cast_to<VecI>(q);
+  }
+};
+
+/// Panels that Int8Product::decode() wrote. With kHasStarts, signed bytes for unsigned tokens, and what sums
+/// begin at; else unsigned bytes that are too large by kBias.
+template <int kGroupColumns, bool kHasStarts, int kBias, bool kMin, int kMaxByte>
+struct DecodedPanel {
+  static constexpr bool kIsDecoded = true;
+  static constexpr bool kStarts = kHasStarts;
+  static constexpr int kGroup = kGroupColumns;
+  static constexpr int kMaxInteger = kMaxByte;
+  static constexpr bool kSigned = false;
+  static constexpr int kStoredBias = kBias;
+  static constexpr int kIntegerBias = kBias;
+  static constexpr bool kHasOwnMin = kMin;
+  static constexpr bool kHasMin = kMin;
+  static constexpr int64_t kShare = decoded_group_bytes(kGroup, 1 + kMin + kStarts);
+
+  struct Word {
+    Word16 half[2];
+  };
+  static LMD_INLINE Word load(const std::byte* panel, int64_t group, int64_t word) {
+    const std::byte* at = panel + group * kShare + word * 128;
+    return {{load_words(at), load_words(at + 64)}};
+  }
+  static LMD_INLINE VecI bytes(const Word& word, int i, int half) {
+    return bit_cast_to<VecI>(word.half[half].v[i]);
+  }
+  static LMD_INLINE Row16 scale(const std::byte* panel, int64_t group) { return row(panel, group, 0); }
+  static LMD_INLINE Row16 min(const std::byte* panel, int64_t group) { return row(panel, group, 1); }
+  static LMD_INLINE VecI start(const std::byte* panel, int64_t group, int i) {
+    return bit_cast_to<VecI>(row(panel, group, 1 + kMin).v[i]);
+  }
+
+ private:
+  static LMD_INLINE Row16 row(const std::byte* panel, int64_t group, int index) {
+    return load16(reinterpret_cast<const float*>(panel + group * kShare + kGroup * kPanelRows) +
+                  index * kPanelRows);
   }
 };
 

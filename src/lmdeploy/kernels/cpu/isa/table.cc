@@ -12,7 +12,8 @@ constexpr auto kLinearInt8 = linear_int8;
 #endif
 
 constexpr IsaOps kOps = {.token_tile = kTokenTile,
-                         .short_tile = kTokenTile,
+                         .decoded_tile = kTokenTile,
+                         .unsigned_q = false,
                          .pack_tokens = pack_tokens,
                          .linear = linear,
                          .linear_int8 = kLinearInt8,

@@ -42,8 +42,8 @@ struct AttentionTask {
 /// How a linear() takes its tokens, see PackedTokens.
 struct TileForm {
   int64_t tokens;  // in a full tile
-  bool decodes_once;
-  bool q_unsigned;
+  bool decodes_once = false;
+  bool q_unsigned = false;
 };
 
 /// The rows of an expert_linear() that belong to one expert.

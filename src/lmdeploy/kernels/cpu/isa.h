@@ -188,6 +188,7 @@ struct NormRow {
 
 struct IsaOps {
   int64_t token_tile;    // tokens in a full register tile
+  int64_t float_tile;    // the same of linear, where no part of the weight goes another way
   int64_t decoded_tile;  // the same where linear_int8 decodes panels once
   bool unsigned_q;       // and wants PackedTokens::q_unsigned
 

@@ -98,10 +98,9 @@ ConstTensorView CpuKernels::in_column_order(ConstTensorView x, std::span<const P
 }
 
 TileForm CpuKernels::tile_form(const TokenForms& forms, int64_t tokens) const {
-  const bool once = forms.int8 && tokens >= forms.decode_once_tokens;
-  return {.tokens = once ? ops_.decoded_tile : ops_.token_tile,
-          .decodes_once = once,
-          .q_unsigned = once && ops_.unsigned_q};
+  if (!forms.int8) return {.tokens = forms.bf16 ? ops_.token_tile : ops_.float_tile};
+  if (tokens < forms.decode_once_tokens) return {.tokens = ops_.token_tile};
+  return {.tokens = ops_.decoded_tile, .decodes_once = true, .q_unsigned = ops_.unsigned_q};
 }
 
 PackedTokens CpuKernels::plan_tokens(const TokenForms& forms, int64_t tokens, int64_t cols) const {

@@ -40,7 +40,7 @@ LMD_INLINE const float* packed_x(const PackedTokens& tokens) {
 /// The way of linear_loops.h in f32.
 template <class Panel>
 struct FloatProduct {
-  static constexpr int kMinTile = 1, kMaxTile = kTokenTile;
+  static constexpr int kMinTile = 1, kMaxTile = kFloatTile;
   static constexpr bool kAsksAhead = false;
   static constexpr bool kDecodesOnce = false;
   static constexpr int panels_at_once(int tokens) { return plain_panels_at_once(tokens); }
@@ -58,7 +58,7 @@ struct FloatProduct {
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
         const Row16 column = Panel::column(word[p], j);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
         for (int t = 0; t < T; ++t) add_product(sums[p][t], column, x[j * T + t]);
       }
     }
@@ -87,7 +87,7 @@ struct FloatProduct {
         Row16 scale{}, min{};
         if constexpr (Panel::kScaled) scale = Panel::scale(panels[p], g);
         if constexpr (Panel::kHasMin) min = Panel::min(panels[p], g);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
         for (int t = 0; t < T; ++t)
           add_group<Panel>(totals[p][t], sums[p][t], scale, min, Panel::kHasMin ? x_sums[g * T + t] : 0);
       }

@@ -6,13 +6,17 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
-// As many tokens as leave registers for the panel's column and one broadcast.
+// As many tokens as leave registers for the panel's column and one broadcast; products of floats, whose totals
+// are seldom touched, take more: each panel comes from memory once for 16 tokens.
 #if LMDEPLOY_ISA_LEVEL == 2
 constexpr int kTokenTile = 12;
+constexpr int kFloatTile = 16;
 #elif LMDEPLOY_ISA_LEVEL == 1
 constexpr int kTokenTile = 6;
+constexpr int kFloatTile = kTokenTile;
 #else
 constexpr int kTokenTile = 3;
+constexpr int kFloatTile = kTokenTile;
 #endif
 
 /// sums[t] += sum over k in [0, count) of panel[k] * x(k, t), k rising. Element (k, t) of x is x[k * T + t],

@@ -12,6 +12,7 @@ constexpr auto kLinearInt8 = linear_int8;
 #endif
 
 constexpr IsaOps kOps = {.token_tile = kTokenTile,
+                         .float_tile = kFloatTile,
                          .decoded_tile = kTokenTile,
                          .unsigned_q = false,
                          .pack_tokens = pack_tokens,

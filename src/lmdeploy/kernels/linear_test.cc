@@ -376,6 +376,17 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearRoundedTest,
                          ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
                                             ::testing::ValuesIn(kInt8Kinds), ::testing::ValuesIn(kInt8Cases)),
                          rounded_case_name);
+// Several chunks of tokens, for which panels are decoded once each.
+INSTANTIATE_TEST_SUITE_P(Chunks, LinearRoundedTest,
+                         ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
+                                            ::testing::Values(DType::kQ4_1, DType::kQ8_0),
+                                            ::testing::Values(LinearCase{200, 20, 128, true})),
+                         rounded_case_name);
+INSTANTIATE_TEST_SUITE_P(ChunksOfLargeBlocks, LinearRoundedTest,
+                         ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
+                                            ::testing::Values(DType::kQ5_K, DType::kQ6_K),
+                                            ::testing::Values(LinearCase{330, 50, 16, true})),
+                         rounded_case_name);
 INSTANTIATE_TEST_SUITE_P(BF16, LinearRoundedTest,
                          ::testing::Combine(::testing::Values(Backend::kAvx512BF16Rounded),
                                             ::testing::Values(DType::kBF16), ::testing::ValuesIn(kCases)),

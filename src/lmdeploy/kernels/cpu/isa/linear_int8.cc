@@ -6,6 +6,8 @@
 // Sums are never converted to f32: a sum begins at the bits of 1.5f, where it counts units of 2^-23, and
 //   f32(sum) * token scale - 1.5 * token scale
 // is one multiply-add that rounds once, as the second product is exact. So totals are 2^-23 of the result.
+//
+// For many tokens panels are decoded once (DecodedPanel), to the same bits of the result.
 #include "lmdeploy/kernels/cpu/isa/dot.h"
 #include "lmdeploy/kernels/cpu/isa/functions.h"
 #include "lmdeploy/kernels/cpu/isa/linear_loops.h"
@@ -16,7 +18,11 @@ namespace {
 
 constexpr int32_t kSumStart = 0x3fc00000;  // 1.5f: sums below 2^22 stay in [1, 2)
 
-constexpr int kMaxDecodedTile = kVecs == 1 && !kSignedBytes ? kDecodedTile : kTokenTile;
+/// VNNI multiplies unsigned bytes with signed ones. Of decoded panels, tokens are the unsigned ones: what a
+/// sum begins at is then the panel's, -128 times the sum of its bytes, and all tokens share it.
+constexpr bool kUnsignedTokens = !kSignedBytes;
+
+constexpr int kMaxDecodedTile = kVecs == 1 && kUnsignedTokens ? kDecodedTile : kTokenTile;
 /// The smallest tile of any number of tokens that panels are decoded for.
 constexpr int least_decoded_tile() {
   int least = kMaxDecodedTile;
@@ -52,11 +58,9 @@ struct Int8Product {
 
   /// Products with signs take most of their time for the signs.
   static constexpr bool kDecodesOnce = !kIsDecoded && !kSigned;
-  /// VNNI takes decoded panels' bytes with their signs and those of the tokens without.
-  static constexpr bool kStarts = !kSignedBytes;
-  using Decoded = Int8Product<
-      DecodedPanel<kGroup, kStarts, kStarts ? 0 : kBias, kHasMin, kStarts ? 0 : Panel::kMaxInteger>>;
-  static constexpr bool kSumsHaveStarts = kIsDecoded && kStarts;
+  using Decoded = Int8Product<DecodedPanel<kGroup, kHasMin, kUnsignedTokens, kUnsignedTokens ? 0 : kBias,
+                                           kUnsignedTokens ? 0 : Panel::kMaxInteger>>;
+  static constexpr bool kHasStarts = kIsDecoded && kUnsignedTokens;
   static constexpr int64_t panel_bytes(int64_t cols) { return cols / kGroup * Panel::kShare; }
 
   static void decode(const std::byte* panel, int64_t cols, std::byte* out) {
@@ -70,15 +74,16 @@ struct Int8Product {
         const typename Panel::Word word = Panel::load(panel, g, w);
         for (int half = 0; half < 2; ++half) {
           for (int i = 0; i < kVecs; ++i) {
-            const VecI b = kStarts ? subtract_bytes(bytes(word, i, half), kBias) : bytes(word, i, half);
+            const VecI stored = bytes(word, i, half);
+            const VecI b = kUnsignedTokens ? subtract_bytes(stored, kBias) : stored;
             put(b);
-            if constexpr (kStarts) sum.v[i] = add_dot<false>(sum.v[i], 0x01010101 - VecI{}, b);
+            if constexpr (kUnsignedTokens) sum.v[i] = add_dot<false>(sum.v[i], 0x01010101 - VecI{}, b);
           }
         }
       }
       put(Panel::scale(panel, g));
       if constexpr (kHasMin) put(Panel::min(panel, g));
-      if constexpr (kStarts)
+      if constexpr (kUnsignedTokens)
         for (int i = 0; i < kVecs; ++i) put(kSumStart - (sum.v[i] << 7));
     }
   }
@@ -134,7 +139,7 @@ struct Int8Product {
           for (int p = 0; p < P; ++p) {
             for (int i = 0; i < kVecs; ++i) {
               VecI& sum = sums[p][t].v[i];
-              if constexpr (kSumsHaveStarts) {
+              if constexpr (kHasStarts) {
                 sum = add_dot<false>(sum, x, v[p].v[i]);
               } else {
                 sum = add_dot<kSigned>(sum, v[p].v[i], x);
@@ -157,7 +162,7 @@ struct Int8Product {
       const VecI start = kSumStart - (kBias == 0 ? 0 : kBias * group.q_sum(t)) - VecI{};
       for (int p = 0; p < P; ++p) {
         for (int i = 0; i < kVecs; ++i) {
-          if constexpr (kSumsHaveStarts) {
+          if constexpr (kHasStarts) {
             sums[p][t].v[i] = Panel::start(panels[p], g, i);
           } else {
             sums[p][t].v[i] = start;

@@ -6,8 +6,8 @@
 namespace lmdeploy::cpu::LMDEPLOY_ISA {
 namespace {
 
-// As many tokens as leave registers for the panel's column and one broadcast; products of floats, whose totals
-// are seldom touched, take more: each panel comes from memory once for 16 tokens.
+// As many tokens as leave registers for the panel's column and one broadcast; products of floats, whose
+// totals are seldom touched, take more: each panel comes from memory once for 16 tokens.
 #if LMDEPLOY_ISA_LEVEL == 2
 constexpr int kTokenTile = 12;
 constexpr int kFloatTile = 16;

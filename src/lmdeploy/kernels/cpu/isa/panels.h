@@ -218,12 +218,11 @@ struct NibblePanel : QuantPanel<kUnit, kBias, kBiasInMin> {
   }
 };
 
-/// Panels that Int8Product::decode() wrote. With kHasStarts, signed bytes for unsigned tokens, and what sums
-/// begin at; else unsigned bytes that are too large by kBias.
-template <int kGroupColumns, bool kHasStarts, int kBias, bool kMin, int kMaxByte>
+/// Panels that Int8Product::decode() wrote: bytes, scales, mins if kMin, and if kStarts what sums begin at.
+/// Then the bytes are signed and tokens unsigned; else they are too large by kBias.
+template <int kGroupColumns, bool kMin, bool kStarts, int kBias, int kMaxByte>
 struct DecodedPanel {
   static constexpr bool kIsDecoded = true;
-  static constexpr bool kStarts = kHasStarts;
   static constexpr int kGroup = kGroupColumns;
   static constexpr int kMaxInteger = kMaxByte;
   static constexpr bool kSigned = false;

@@ -21,7 +21,7 @@ struct TokenForms {
   bool sums = false;
   bool int8 = false;
   bool bf16 = false;
-  int64_t decode_once_tokens = 0;  // the number of all kinds
+  int64_t decode_once_tokens = 0;  // from which on all kinds gain by it
 
   void add(Kind kind, const Rounding& rounding) {
     const bool bytes = rounding.to_int8(kind), pairs = rounding.to_bf16(kind);

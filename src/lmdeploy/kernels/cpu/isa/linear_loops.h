@@ -151,14 +151,15 @@ int64_t panels_together(const PackedTokens& tokens) {
   return first == second ? first : first * second;
 }
 
-/// Tokens that the second cache holds of in floats; in bytes for decoded panels, as many as pay for decoding.
+/// Tokens of a chunk, all of whose tiles are multiplied with some panels before the next ones: about what the
+/// second cache holds. Tokens of decoded panels are bytes, and the more there are the less is decoded again.
 constexpr int64_t kChunk = 128;
 constexpr int64_t decoded_chunk(int64_t cols) {
   constexpr int64_t kBytes = 512 << 10;
   return kBytes / cols < kChunk ? kChunk : kBytes / cols;
 }
 
-/// body(block) for all panels and tokens, `together` panels and about `chunk` tokens at once.
+/// body(block) for all panels and tokens, `together` panels and about `chunk_tokens` tokens at once.
 template <class Body>
 LMD_INLINE void for_blocks(const LinearRange& r, int64_t together, int64_t chunk_tokens, const Body& body) {
   const int64_t rounded = (r.tokens.tokens + chunk_tokens / 2) / chunk_tokens;

@@ -364,8 +364,9 @@ constexpr LinearCase kInt8Cases[] = {{1, 1, 1},
                                      {17, 570, 2},
                                      {27, 570, 1, true},
                                      {150, 380, 1}};
-constexpr std::array kInt8Kinds = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                   DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+constexpr std::array kInt8Kinds = {DType::kQ4_0,  DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,
+                                   DType::kQ8_0,  DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K,
+                                   DType::kU4G32, DType::kU4G128, DType::kU5G32, DType::kI8G64};
 
 std::string rounded_case_name(const ::testing::TestParamInfo<LinearRoundedTest::ParamType>& test) {
   const auto& [backend, dtype, c] = test.param;
@@ -394,6 +395,16 @@ INSTANTIATE_TEST_SUITE_P(BF16, LinearRoundedTest,
 
 class LinearIntegersTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> {};
 
+// Integers in groups: the least zero of the kind and the largest in turns.
+void set_extreme_zeros(const Tensor& weight) {
+  const int bits = quant_kind(weight.dtype()).bits;
+  const auto step = static_cast<size_t>(block_bytes(weight.dtype()));
+  for (size_t at = 0; at < weight.bytes(); at += step) {
+    const int32_t zero = (at / step % 2 == 0 ? 0 : 1 << bits) - (bits == 8 ? 128 : 0);
+    std::memcpy(weight.span<uint8_t>().data() + at + sizeof(float), &zero, sizeof(zero));
+  }
+}
+
 // The largest integers of both sides in every column: no sum inside the kernels may saturate.
 TEST_P(LinearIntegersTest, ExtremeOnesDoNotSaturate) {
   const auto& [backend, dtype] = GetParam();
@@ -403,6 +414,7 @@ TEST_P(LinearIntegersTest, ExtremeOnesDoNotSaturate) {
   for (const auto& [tokens, bits] : cases) {
     Rng rng(31);
     const Tensor weight = random_weight(rng, dtype, 16, 256, bits);
+    if (is_integer_group(dtype)) set_extreme_zeros(weight);
     const TestTensor x(dtype_of(backend), tokens, 256);
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t k = 0; k < 256; ++k)

@@ -32,7 +32,7 @@ struct QuantBlock {
   F16 d;
   F16 dmin;
   float wide_scale;  // has_zero and e4m3 only
-  int zero;          // has_zero only: -128 .. 256
+  int zero;          // has_zero only: 0 .. 2^bits; of bytes -128 .. 128
 
   float scale(const QuantKind& kind, int group) const;
   float min(const QuantKind& kind, int group) const;

@@ -146,7 +146,7 @@ void put_block(std::byte* unit, const UnitLayout& u, const QuantKind& kind, int6
   if (u.high_bits == 2) put_integers<2, 4>(unit + u.high, lane, q.data(), u.columns);
   if (kind.has_zero) {
     put(unit + u.scale, lane, block.wide_scale);
-    return put(unit + u.zero, lane, to_f16(static_cast<float>(block.zero)));
+    return put(unit + u.zero, lane, static_cast<int16_t>(block.zero));
   }
   if (!kind.k_scales) {
     put(unit + u.scale, lane, block.d);
@@ -172,7 +172,7 @@ QuantBlock get_block(const std::byte* unit, const UnitLayout& u, const QuantKind
   }
   if (kind.has_zero) {
     block.wide_scale = get<float>(unit + u.scale, lane);
-    block.zero = static_cast<int>(to_float(get<F16>(unit + u.zero, lane)));
+    block.zero = get<int16_t>(unit + u.zero, lane);
     return block;
   }
   block.d = get<F16>(unit + (kind.k_scales ? u.d : u.scale), lane);

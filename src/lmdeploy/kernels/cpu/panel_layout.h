@@ -38,7 +38,7 @@ struct UnitLayout {
   int64_t min;      // [groups][16] u8 (K kinds), else [16] f16
   int64_t d;        // K kinds: [16] f16
   int64_t dmin;     // K kinds: [16] f16
-  int64_t zero;     // integers in groups: [16] f16, and the scale is [16] f32
+  int64_t zero;     // integers in groups: [16] i16, and the scale is [16] f32
   int64_t bytes;    // of a unit
 };
 

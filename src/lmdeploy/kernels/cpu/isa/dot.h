@@ -23,6 +23,17 @@ LMD_INLINE VecI add_dot(VecI run, VecI w, VecI x) {
   return (VecI)_mm256_dpbusd_avx_epi32((__m256i)run, (__m256i)w, (__m256i)x);
 #endif
 }
+
+/// run + a * b of the lanes' lower halves, as integers of 16 bits.
+LMD_INLINE VecI add_short_product(VecI run, VecI a, int32_t b) {
+  const VecI lower = (b & 0xffff) - VecI{};
+#if LMDEPLOY_ISA_LEVEL == 2
+  return (VecI)_mm512_dpwssd_epi32((__m512i)run, (__m512i)a, (__m512i)lower);
+#else
+  return (VecI)_mm256_dpwssd_avx_epi32((__m256i)run, (__m256i)a, (__m256i)lower);
+#endif
+}
+
 /// Whether add_dot adds to sums of 32 bits: there are no runs to finish.
 template <bool kSigned>
 constexpr bool kRunIsSum = true;
@@ -76,10 +87,15 @@ constexpr int kRunSteps = 32767 / (2 * 127 * Panel::kMaxInteger) < 8 ? 32767 / (
                                                                      : 8;
 #endif
 
-/// Each byte less `bias`, modulo 256.
-LMD_INLINE VecI subtract_bytes(VecI v, int bias) {
-  typedef int8_t Vec8 __attribute__((vector_size(4 * kLanes)));
-  return (VecI)((Vec8)v - static_cast<int8_t>(bias));
+/// Each byte less that of `subtrahend`, modulo 256.
+LMD_INLINE VecI subtract_bytes(VecI v, VecI subtrahend) {
+  typedef uint8_t Vec8 __attribute__((vector_size(4 * kLanes)));
+  return (VecI)((Vec8)v - (Vec8)subtrahend);
+}
+/// The lowest byte of each lane, four times.
+LMD_INLINE VecI repeat_byte(VecI v) {
+  const VecI two = (v & 0xff) | v << 8;
+  return (two & 0xffff) | two << 16;
 }
 
 /// Products are added one by one: GCC 12 otherwise computes several ahead and spills the sums.

@@ -54,7 +54,9 @@ struct Int8Product {
   static constexpr bool kSigned = Panel::kSigned && kSignedBytes;
   /// What the bytes have too much; sums begin at what it adds, taken off.
   static constexpr int kBias = kSignedBytes ? Panel::kIntegerBias : Panel::kSigned ? 128 : Panel::kStoredBias;
-  static constexpr bool kHasMin = kSignedBytes ? Panel::kHasMin : Panel::kHasOwnMin;
+  /// Zeros come off the integers: of a decoded panel off its bytes, else off what a sum begins at.
+  static constexpr bool kTakesZero = !kSignedBytes && Panel::kHasZero && !Panel::kSigned;
+  static constexpr bool kHasMin = (kSignedBytes ? Panel::kHasMin : Panel::kHasOwnMin) && !kTakesZero;
 
   /// Products with signs take most of their time for the signs.
   static constexpr bool kDecodesOnce = !kIsDecoded && !kSigned;
@@ -69,13 +71,17 @@ struct Int8Product {
       out += sizeof(v);
     };
     for (int64_t g = 0; g < cols / kGroup; ++g) {
-      Sums sum{};
+      Sums sum{}, excess;
+      for (int i = 0; i < kVecs; ++i) {
+        excess.v[i] = static_cast<int32_t>(kBias * 0x01010101u) - VecI{};
+        if constexpr (kTakesZero) excess.v[i] = repeat_byte(Panel::zero(panel, g, i));
+      }
       for (int w = 0; w < kGroup / 8; ++w) {
         const typename Panel::Word word = Panel::load(panel, g, w);
         for (int half = 0; half < 2; ++half) {
           for (int i = 0; i < kVecs; ++i) {
             const VecI stored = bytes(word, i, half);
-            const VecI b = kUnsignedTokens ? subtract_bytes(stored, kBias) : stored;
+            const VecI b = kUnsignedTokens ? subtract_bytes(stored, excess.v[i]) : stored;
             put(b);
             if constexpr (kUnsignedTokens) sum.v[i] = add_dot<false>(sum.v[i], 0x01010101 - VecI{}, b);
           }
@@ -164,6 +170,8 @@ struct Int8Product {
         for (int i = 0; i < kVecs; ++i) {
           if constexpr (kHasStarts) {
             sums[p][t].v[i] = Panel::start(panels[p], g, i);
+          } else if constexpr (kTakesZero) {
+            sums[p][t].v[i] = add_short_product(start, Panel::zero(panels[p], g, i), -group.q_sum(t));
           } else {
             sums[p][t].v[i] = start;
           }

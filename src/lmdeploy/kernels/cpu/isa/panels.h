@@ -61,7 +61,7 @@ struct BF16Panel : F32Panel {
 
 /// Scales of a quantised kind. kBias is what the stored integers have too much; where `kBiasInMin`, it is
 /// taken off as a min: one multiply-add a group in place of a subtraction a column. So are zeros. Sums of
-/// VNNI begin at the bias instead.
+/// VNNI begin at what it or the zero of a few bits adds instead.
 template <const UnitLayout& kUnit, int kBias, bool kBiasInMin>
 struct QuantPanel {
   static constexpr bool kIsDecoded = false;
@@ -98,9 +98,14 @@ struct QuantPanel {
   static LMD_INLINE Row16 min(const std::byte* panel, int64_t group) {
     const std::byte* base = unit(panel, group);
     if constexpr (kBiasInMin) return scale(panel, group) * static_cast<float>(-kBias);
-    if constexpr (kHasZero) return scale(panel, group) * load16_f16(base + kUnit.zero) * -1.0f;
+    if constexpr (kHasZero) return scale(panel, group) * load16_i16(base + kUnit.zero) * -1.0f;
     if constexpr (!kIsK) return load16_f16(base + kUnit.min);
     return load16_f16(base + kUnit.dmin) * load16_u8(base + kUnit.min + group % kGroups * kPanelRows) * -1.0f;
+  }
+
+  /// Vector i of the zeros.
+  static LMD_INLINE VecI zero(const std::byte* panel, int64_t group, int i) {
+    return widen(load_as<VecI16>(unit(panel, group) + kUnit.zero + i * 2 * kLanes));
   }
 };
 
@@ -228,6 +233,7 @@ struct DecodedPanel {
   static constexpr bool kSigned = false;
   static constexpr int kStoredBias = kBias;
   static constexpr int kIntegerBias = kBias;
+  static constexpr bool kHasZero = false;
   static constexpr bool kHasOwnMin = kMin;
   static constexpr bool kHasMin = kMin;
   static constexpr int64_t kShare = decoded_group_bytes(kGroup, 1 + kMin + kStarts);

@@ -130,10 +130,12 @@ LMD_INLINE auto reduce_max(V v) {
 // its false warning about the unmasked ones (PR 105593).
 #if LMDEPLOY_ISA_LEVEL == 2
 LMD_INLINE VecI widen(VecU16 v) { return (VecI)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)v); }
+LMD_INLINE VecI widen(VecI16 v) { return (VecI)_mm512_maskz_cvtepi16_epi32(0xffff, (__m256i)v); }
 LMD_INLINE VecI widen(VecU8 v) { return (VecI)_mm512_maskz_cvtepu8_epi32(0xffff, (__m128i)v); }
 LMD_INLINE VecI widen(VecI8 v) { return (VecI)_mm512_maskz_cvtepi8_epi32(0xffff, (__m128i)v); }
 #elif LMDEPLOY_ISA_LEVEL == 1
 LMD_INLINE VecI widen(VecU16 v) { return (VecI)_mm256_cvtepu16_epi32((__m128i)v); }
+LMD_INLINE VecI widen(VecI16 v) { return (VecI)_mm256_cvtepi16_epi32((__m128i)v); }
 LMD_INLINE VecI widen(VecU8 v) { return (VecI)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)v)); }
 LMD_INLINE VecI widen(VecI8 v) { return (VecI)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((int64_t)v)); }
 #else
@@ -278,6 +280,11 @@ LMD_INLINE Row16 load16_bf16(const std::byte* p) {
 LMD_INLINE Row16 load16_i8(const std::byte* p) {
   Row16 r;
   for (int i = 0; i < kVecs; ++i) r.v[i] = to_f32(widen(load_as<VecI8>(p + i * kLanes)));
+  return r;
+}
+LMD_INLINE Row16 load16_i16(const std::byte* p) {
+  Row16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = to_f32(widen(load_as<VecI16>(p + i * 2 * kLanes)));
   return r;
 }
 LMD_INLINE Row16 load16_u8(const std::byte* p) {

@@ -12,8 +12,8 @@ namespace lmdeploy::cpu {
 namespace {
 
 /// Query rows (token, head) of one task: enough to pay for the decoding of a tile of keys, few enough that
-/// their state stays in the cache.
-constexpr int64_t kTaskQueries = 96;
+/// their state stays in the cache; fewer where threads would be idle.
+constexpr int64_t kMaxTaskQueries = 192, kMinTaskQueries = 48;
 
 /// The state of an online softmax for the queries of a task.
 struct State {
@@ -35,12 +35,17 @@ struct AttentionCall {
   const KvCacheView& cache;
   const AttentionBatch& batch;
   const AttentionOptions& options;
+  int num_threads;
 
   int64_t head_dim() const { return cache.layout.head_dim; }
   int64_t value_dim() const { return cache.layout.value_dim(); }
   int64_t group() const { return options.num_heads / cache.layout.num_kv_heads; }
   int64_t window() const { return options.window > 0 ? options.window : INT64_MAX; }
-  int64_t rows_per_task() const { return std::max<int64_t>(1, kTaskQueries / group()); }
+  int64_t rows_per_task() const {
+    const int64_t share = q.rows() * cache.layout.num_kv_heads / (4 * num_threads);
+    const int64_t rows = std::clamp(share, kMinTaskQueries / group(), kMaxTaskQueries / group());
+    return std::max<int64_t>(1, rows);
+  }
   int64_t queries(const AttentionTask& task) const { return task.num_rows * group(); }
   int64_t state_floats() const { return State::floats(rows_per_task() * group(), value_dim()); }
   /// Memory of a thread: packed queries, scratch of the span kernel, then two states.
@@ -165,7 +170,7 @@ void AttentionCall::run_task(const AttentionTask& task, float* thread_memory) co
 void CpuKernels::do_attention(TensorView out, ConstTensorView q, const KvCacheView& cache,
                               const AttentionBatch& batch, const AttentionOptions& options) const {
   checks::attention_values(cache, batch, q.rows(), options.window);
-  const AttentionCall call = {ops_, out, q, cache, batch, options};
+  const AttentionCall call = {ops_, out, q, cache, batch, options, threads_->num_threads()};
   std::vector<AttentionTask>& tasks = attention_tasks_;
   call.plan(tasks);
   const auto num_tasks = static_cast<int64_t>(tasks.size());

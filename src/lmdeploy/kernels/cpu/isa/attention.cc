@@ -332,27 +332,45 @@ LMD_INLINE VecF weigh(float* scores, Range seen, float scale, float base) {
 /// What earlier values shrink by when the base of the softmax is no longer `max`.
 LMD_INLINE float shrink_of(float max, float base) { return max == base ? 1 : exp_of(max - base); }
 
-/// Turns the scores of the keys that T queries see of a tile into weights; shrink[t] is what the earlier
+/// One number of each query of a tile, in whole vectors.
+struct PerQuery {
+  float of[(kTokenTile + kLanes - 1) / kLanes * kLanes] = {};
+};
+
+/// The maxima of T queries join those of the scores seen since; the new bases, and what earlier values shrink
+/// by.
+template <int T>
+LMD_INLINE void move_bases(float* max, const PerQuery& most, PerQuery& base, PerQuery& shrink) {
+  PerQuery before;
+  __builtin_memcpy(before.of, max, T * sizeof(float));
+  for (int t = 0; t < T; t += kLanes) {
+    const VecF old_max = load(before.of + t), new_max = larger(load(most.of + t), old_max);
+    const VecF new_base = new_max == kMinusInf ? VecF{} : new_max;
+    store(before.of + t, new_max);
+    store(base.of + t, new_base);
+    store(shrink.of + t, old_max == new_base ? splat(1) : exp(old_max - new_base));
+  }
+  __builtin_memcpy(max, before.of, T * sizeof(float));
+}
+
+/// Turns the scores of the keys that T queries see of a tile into weights; shrink.of[t] is what the earlier
 /// values of query t shrink by. Step by step for all of them: the steps of one wait for each other.
 template <int T>
-void soften(float* scores, const Range (&seen)[T], float scale, float* max, float* sum, float (&shrink)[T]) {
+void soften(float* scores, const Range (&seen)[T], float scale, float* max, float* sum, PerQuery& shrink) {
   constexpr Range kAll = {0, kTile};
   const auto is_all = [](Range range) { return range.begin == 0 && range.end == kTile; };
-  float base[T];
+  PerQuery most, base;
   VecF total[T];
   for (int t = 0; t < T; ++t) {
     const float* row = scores + t * kTile;
-    const float most = is_all(seen[t]) ? largest_score(row, kAll, scale) : largest_score(row, seen[t], scale);
-    const float new_max = most > max[t] ? most : max[t];
-    base[t] = softmax_base(new_max);
-    shrink[t] = shrink_of(max[t], base[t]);
-    max[t] = new_max;
+    most.of[t] = is_all(seen[t]) ? largest_score(row, kAll, scale) : largest_score(row, seen[t], scale);
   }
+  move_bases<T>(max, most, base, shrink);
   for (int t = 0; t < T; ++t) {
     float* row = scores + t * kTile;
-    total[t] = is_all(seen[t]) ? weigh(row, kAll, scale, base[t]) : weigh(row, seen[t], scale, base[t]);
+    total[t] = is_all(seen[t]) ? weigh(row, kAll, scale, base.of[t]) : weigh(row, seen[t], scale, base.of[t]);
   }
-  for (int t = 0; t < T; ++t) sum[t] = sum[t] * shrink[t] + reduce_add(total[t]);
+  for (int t = 0; t < T; ++t) sum[t] = sum[t] * shrink.of[t] + reduce_add(total[t]);
 }
 
 /// Sixteen columns of the rows of a tile of V: widened, or elements or codes where they lie.
@@ -476,7 +494,8 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Keys& k, 
     for (int t = 0; t < T; ++t) store16(scratch.scores + t * kTile + panel * 16, sums[t]);
   }
   const bool adjusted = s.soft_cap > 0 || s.alibi_slopes != nullptr;
-  float shrink[T], mins[T] = {};
+  float mins[T] = {};
+  PerQuery shrink;
   for (int t = 0; adjusted && t < T; ++t)
     adjust_scores(scratch.scores + t * kTile, seen[t], s, first + t, tile_key);
   soften<T>(scratch.scores, seen, adjusted ? 1 : s.scale, s.max + first, s.sum + first, shrink);
@@ -489,7 +508,7 @@ void attend_tile(const AttentionSpan& s, const Scratch& scratch, const Keys& k, 
     for (int t = 0; t < T; ++t) {
       float* values = s.values + (first + t) * stride + d;
       if (is_coded(s.kind)) sums[t] = sums[t] + mins[t];
-      add_product(sums[t], load16(values), shrink[t]);
+      add_product(sums[t], load16(values), shrink.of[t]);
       store16(values, sums[t]);
     }
   }
@@ -638,8 +657,8 @@ void finish_row(float* out, const float* values, float max, float sum, float sin
   const float base = softmax_base(sink > max ? sink : max);
   const float shrink = shrink_of(max, base);
   const float total = sum * shrink + (sink == kMinusInf ? 0 : shrink_of(sink, base));
-  for (int64_t d = 0; d < value_dim; d += kLanes)
-    store(out + d, load(values + d) * shrink / total, value_dim - d);
+  const float factor = shrink / total;
+  for (int64_t d = 0; d < value_dim; d += kLanes) store(out + d, load(values + d) * factor, value_dim - d);
 }
 
 }  // namespace lmdeploy::cpu::LMDEPLOY_ISA

@@ -202,7 +202,8 @@ LMD_INLINE VecF power_of_2(VecI n) { return bit_cast_to<VecF>((n + 127) << 23); 
 
 /// e^x = 2^n (1 + r p) with |r| <= ln 2 / 2.
 struct SplitExp {
-  VecI n;
+  VecF n;
+  VecI whole_n;
   VecF r;
   VecF p;
 };
@@ -219,15 +220,20 @@ LMD_INLINE SplitExp split_exp(VecF x) {
   p = fma(p, r, splat(1.0f / 6));
   p = fma(p, r, splat(0.5f));
   p = fma(p, r, splat(1.0f));
-  return {bit_cast_to<VecI>(shifted) - 0x4b400000, r, p};
+  return {n, bit_cast_to<VecI>(shifted) - 0x4b400000, r, p};
 }
 
 /// e^x within 2 units in the last place; 0 below -104 (so -inf gives 0), inf above 88.73, NaN stays NaN.
 LMD_INLINE VecF exp(VecF x) {
   const SplitExp e = split_exp(smaller(splat(89.0f), larger(splat(-104.0f), x)));  // a NaN passes
+  const VecF power = fma(e.p, e.r, splat(1.0f));
+#if LMDEPLOY_ISA_LEVEL == 2
+  return _mm512_maskz_scalef_ps(0xffff, power, e.n);
+#else
   // 2^n in two halves, for results that are subnormal or overflow.
-  const VecI half = e.n >> 1;
-  return fma(e.p, e.r, splat(1.0f)) * power_of_2(half) * power_of_2(e.n - half);
+  const VecI half = e.whole_n >> 1;
+  return power * power_of_2(half) * power_of_2(e.whole_n - half);
+#endif
 }
 
 LMD_INLINE VecF absolute(VecF x) { return bit_cast_to<VecF>(bit_cast_to<VecI>(x) & 0x7fffffff); }
@@ -238,7 +244,7 @@ LMD_INLINE VecF with_sign_of(VecF x, VecF sign) {
 /// Within 4 units in the last place: |m| / (2 + m) with m = e^(-2|x|) - 1, where no digits cancel.
 LMD_INLINE VecF tanh(VecF x) {
   const SplitExp e = split_exp(larger(splat(-40.0f), -2.0f * absolute(x)));  // a NaN passes
-  const VecF power = power_of_2(e.n);
+  const VecF power = power_of_2(e.whole_n);
   const VecF m = fma(e.p * e.r, power, power - 1.0f);
   return with_sign_of(m / (2.0f + m), x);
 }

@@ -1,4 +1,5 @@
 // attention and kv_write against the reference.
+#include <cfenv>
 #include <numeric>
 
 #include "lmdeploy/kernels/testing.h"
@@ -730,6 +731,25 @@ TEST_P(AttentionBackendTest, SinkBesideMinusInfinityScores) {
     set_minus_infinity(problem, 3);
     EXPECT_EQ(problem.run_all(ref_kernels(), DType::kF64).at(0, 0), 0);
     EXPECT_EQ(problem.run_all(kernels_of(GetParam()), dtype()).at(0, 0), 0);
+  }
+}
+
+// Scores far below the largest take no more time than others: nothing on the way is subnormal.
+TEST_P(AttentionBackendTest, DistantScoresMakeNothingSubnormal) {
+  LMD_REQUIRE_BACKEND(GetParam());
+  if (is_cuda(GetParam())) return;
+  const AttentionCase c = {.name = "far", .sequences = {{300, 150}}, .num_heads = 2, .head_dim = 16};
+  const auto kernels = make_cpu_kernels(std::make_shared<ThreadPool>(1), options_of(GetParam()));
+  for (const DType cache_dtype : {DType::kF32, DType::kF16, DType::kU8, DType::kU4}) {
+    SCOPED_TRACE(cat(cache_dtype));
+    const Problem problem(c, cache_dtype, DType::kF32);
+    for (int64_t t = 0; t < 300; ++t)
+      for (int64_t d = 0; d < 32; ++d) problem.q[0].view().set(t, d, 200 * problem.q[0].at(t, d));
+    const TestTensor want = problem.run_all(ref_kernels(), DType::kF64);
+    std::feclearexcept(FE_ALL_EXCEPT);
+    const TestTensor got = problem.run_all(*kernels, DType::kF32);
+    EXPECT_EQ(std::fetestexcept(FE_UNDERFLOW), 0);
+    expect_close(got, want, [&](int64_t, int64_t, double) { return 1e-3; });
   }
 }
 

@@ -64,7 +64,9 @@ LMD_INLINE void ask_for(const std::byte* row) {
   __builtin_prefetch(row, /*write=*/0, /*locality=*/kKind == CacheKind::kU4 ? 3 : 2);
 }
 
-LMD_INLINE float exp_of(float x) { return exp(splat(x))[0]; }
+/// The weight of a score that much below the largest: below e^-64 none, so that products with values are
+/// seldom subnormal, which would take many times as long.
+LMD_INLINE VecF weight_of(VecF distance) { return exp(distance, -64); }
 
 /// The base of an online softmax: exp(-inf - base) is 0 even while nothing but -inf has been seen.
 LMD_INLINE float softmax_base(float max) { return max == kMinusInf ? 0 : max; }
@@ -322,7 +324,7 @@ LMD_INLINE VecF weigh(float* scores, Range seen, float scale, float base) {
   VecF total{};
 #pragma GCC unroll 4
   for (int64_t j = seen.begin / kLanes * kLanes; j < seen.end; j += kLanes) {
-    const VecF weight = masked(seen, j, exp(load(scores + j) * scale - base), 0);
+    const VecF weight = masked(seen, j, weight_of(load(scores + j) * scale - base), 0);
     store(scores + j, weight);
     total += weight;
   }
@@ -330,7 +332,9 @@ LMD_INLINE VecF weigh(float* scores, Range seen, float scale, float base) {
 }
 
 /// What earlier values shrink by when the base of the softmax is no longer `max`.
-LMD_INLINE float shrink_of(float max, float base) { return max == base ? 1 : exp_of(max - base); }
+LMD_INLINE float shrink_of(float max, float base) {
+  return max == base ? 1 : weight_of(splat(max - base))[0];
+}
 
 /// One number of each query of a tile, in whole vectors.
 struct PerQuery {
@@ -348,7 +352,7 @@ LMD_INLINE void move_bases(float* max, const PerQuery& most, PerQuery& base, Per
     const VecF new_base = new_max == kMinusInf ? VecF{} : new_max;
     store(before.of + t, new_max);
     store(base.of + t, new_base);
-    store(shrink.of + t, old_max == new_base ? splat(1) : exp(old_max - new_base));
+    store(shrink.of + t, old_max == new_base ? splat(1) : weight_of(old_max - new_base));
   }
   __builtin_memcpy(max, before.of, T * sizeof(float));
 }

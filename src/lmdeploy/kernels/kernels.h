@@ -309,9 +309,10 @@ class Kernels {
   /// (query_start[s+1] - t): out[t, h] = sum_j softmax_j(score(j)) V[j, g], g = h * num_kv_heads / num_heads,
   /// score(j) = cap(scale * q[t, h] . K[j, g]) + alibi, j = max(0, p - window + 1)..p; see AttentionOptions.
   /// q [tokens, num_heads * head_dim], out [tokens, num_heads * value_dim]; may not overlap. Sums in f32 (f64
-  /// in ref). A row's result does not depend on the other sequences, nor on how its prompt was cut into
-  /// steps. Block ids that lie wholly before the window of all rows of a sequence are not looked at, beyond
-  /// that they must be ids of the cache.
+  /// in ref); the CPU takes weights below e^-64 times the largest seen so far for 0. A row's result does not
+  /// depend on the other sequences, nor on how its prompt was cut into steps. Block ids that lie wholly
+  /// before the window of all rows of a sequence are not looked at, beyond that they must be ids of the
+  /// cache.
   void attention(TensorView out, ConstTensorView q, const KvCacheView& cache, const AttentionBatch& batch,
                  const AttentionOptions& options) const;
 

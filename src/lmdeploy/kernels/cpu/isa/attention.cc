@@ -69,7 +69,7 @@ LMD_INLINE void ask_for(const std::byte* row) {
 LMD_INLINE VecF weight_of(VecF distance) { return exp(distance, -64); }
 
 /// The base of an online softmax: exp(-inf - base) is 0 even while nothing but -inf has been seen.
-LMD_INLINE float softmax_base(float max) { return max == kMinusInf ? 0 : max; }
+LMD_INLINE VecF softmax_base(VecF max) { return max == kMinusInf ? VecF{} : max; }
 
 /// Keys of a tile, counted from its first.
 struct Range {
@@ -332,9 +332,7 @@ LMD_INLINE VecF weigh(float* scores, Range seen, float scale, float base) {
 }
 
 /// What earlier values shrink by when the base of the softmax is no longer `max`.
-LMD_INLINE float shrink_of(float max, float base) {
-  return max == base ? 1 : weight_of(splat(max - base))[0];
-}
+LMD_INLINE VecF shrink_of(VecF max, VecF base) { return max == base ? splat(1) : weight_of(max - base); }
 
 /// One number of each query of a tile, in whole vectors.
 struct PerQuery {
@@ -349,10 +347,10 @@ LMD_INLINE void move_bases(float* max, const PerQuery& most, PerQuery& base, Per
   __builtin_memcpy(before.of, max, T * sizeof(float));
   for (int t = 0; t < T; t += kLanes) {
     const VecF old_max = load(before.of + t), new_max = larger(load(most.of + t), old_max);
-    const VecF new_base = new_max == kMinusInf ? VecF{} : new_max;
+    const VecF new_base = softmax_base(new_max);
     store(before.of + t, new_max);
     store(base.of + t, new_base);
-    store(shrink.of + t, old_max == new_base ? splat(1) : weight_of(old_max - new_base));
+    store(shrink.of + t, shrink_of(old_max, new_base));
   }
   __builtin_memcpy(max, before.of, T * sizeof(float));
 }
@@ -648,9 +646,9 @@ void attention_span(const AttentionSpan& s) {
 void merge_spans(float* max, float* sum, float* values, float other_max, float other_sum,
                  const float* other_values, int64_t value_dim) {
   const float new_max = other_max > *max ? other_max : *max;
-  const float base = softmax_base(new_max);
-  const float mine = shrink_of(*max, base);
-  const float other = shrink_of(other_max, base);
+  const VecF base = softmax_base(splat(new_max));
+  const float mine = shrink_of(splat(*max), base)[0];
+  const float other = shrink_of(splat(other_max), base)[0];
   *max = new_max;
   *sum = *sum * mine + other_sum * other;
   for (int64_t d = 0; d < value_stride(value_dim); d += kLanes)
@@ -658,9 +656,9 @@ void merge_spans(float* max, float* sum, float* values, float other_max, float o
 }
 
 void finish_row(float* out, const float* values, float max, float sum, float sink, int64_t value_dim) {
-  const float base = softmax_base(sink > max ? sink : max);
-  const float shrink = shrink_of(max, base);
-  const float total = sum * shrink + (sink == kMinusInf ? 0 : shrink_of(sink, base));
+  const VecF base = softmax_base(splat(sink > max ? sink : max));
+  const float shrink = shrink_of(splat(max), base)[0];
+  const float total = sum * shrink + (sink == kMinusInf ? 0 : shrink_of(splat(sink), base)[0]);
   const float factor = shrink / total;
   for (int64_t d = 0; d < value_dim; d += kLanes) store(out + d, load(values + d) * factor, value_dim - d);
 }

@@ -364,9 +364,9 @@ constexpr LinearCase kInt8Cases[] = {{1, 1, 1},
                                      {17, 570, 2},
                                      {27, 570, 1, true},
                                      {150, 380, 1}};
-constexpr std::array kInt8Kinds = {DType::kQ4_0,  DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,
-                                   DType::kQ8_0,  DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K,
-                                   DType::kU4G32, DType::kU4G128, DType::kU5G32, DType::kI8G64};
+constexpr std::array kInt8Kinds = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                   DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+constexpr std::array kIntegerGroups = {DType::kU4G32, DType::kU4G128, DType::kU5G32, DType::kI8G64};
 
 std::string rounded_case_name(const ::testing::TestParamInfo<LinearRoundedTest::ParamType>& test) {
   const auto& [backend, dtype, c] = test.param;
@@ -376,6 +376,11 @@ std::string rounded_case_name(const ::testing::TestParamInfo<LinearRoundedTest::
 INSTANTIATE_TEST_SUITE_P(Cases, LinearRoundedTest,
                          ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
                                             ::testing::ValuesIn(kInt8Kinds), ::testing::ValuesIn(kInt8Cases)),
+                         rounded_case_name);
+INSTANTIATE_TEST_SUITE_P(Groups, LinearRoundedTest,
+                         ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
+                                            ::testing::ValuesIn(kIntegerGroups),
+                                            ::testing::ValuesIn(kInt8Cases)),
                          rounded_case_name);
 // Several chunks of tokens, for which panels are decoded once each.
 INSTANTIATE_TEST_SUITE_P(Chunks, LinearRoundedTest,
@@ -435,6 +440,13 @@ TEST_P(LinearIntegersTest, ExtremeOnesDoNotSaturate) {
 INSTANTIATE_TEST_SUITE_P(Kinds, LinearIntegersTest,
                          ::testing::Combine(::testing::ValuesIn(linear_backends()),
                                             ::testing::ValuesIn(kInt8Kinds)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Groups, LinearIntegersTest,
+                         ::testing::Combine(::testing::ValuesIn(kRoundedBackends),
+                                            ::testing::ValuesIn(kIntegerGroups)),
                          [](const auto& test) {
                            return cat(std::get<0>(test.param), "_", std::get<1>(test.param));
                          });
